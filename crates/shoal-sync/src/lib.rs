@@ -1,0 +1,3 @@
+//! The gradient engine.
+pub mod dtype;
+pub mod reduce;
