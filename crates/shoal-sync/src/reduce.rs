@@ -78,6 +78,28 @@ fn store_loop<T: Element>(sum: &[T::Sum], scale: f64, out: &mut [T]) {
     }
 }
 
+/// `sum = x = (sum + x * weight) * scale`, for types whose sum has their own width.
+#[inline(always)]
+fn close_loop<T: Element<Sum = T> + std::ops::Add<Output = T> + std::ops::Mul<Output = T>>(
+    sum: &mut [T],
+    x: &mut [T],
+    weight: f64,
+    scale: f64,
+) {
+    let (w, k) = (T::factor(weight), T::factor(scale));
+    if weight == 1.0 && scale == 1.0 {
+        for (s, x) in sum.iter_mut().zip(x) {
+            let v = *s + *x;
+            (*s, *x) = (v, v);
+        }
+    } else {
+        for (s, x) in sum.iter_mut().zip(x) {
+            let v = (*s + *x * w) * k;
+            (*s, *x) = (v, v);
+        }
+    }
+}
+
 /// Bytes seen as elements. Tensors and buffers are aligned to at least their element size.
 fn elements<T>(bytes: &[u8]) -> &[T] {
     // SAFETY: T is a plain float type for which every bit pattern is valid.
@@ -119,6 +141,31 @@ macro_rules! two_builds {
 two_builds!(load_as, load_wide, (x: &[u8], weight: f64, sum: &mut [u8]) => load_loop::<T>(elements(x), weight, elements_mut(sum)));
 two_builds!(add_as, add_wide, (x: &[u8], weight: f64, sum: &mut [u8]) => add_loop::<T>(elements(x), weight, elements_mut(sum)));
 two_builds!(store_as, store_wide, (sum: &[u8], scale: f64, out: &mut [u8]) => store_loop::<T>(elements(sum), scale, elements_mut(out)));
+
+two_builds!(close_f32, close_f32_wide, (sum: &mut [u8], x: &mut [u8], weight: f64, scale: f64) => close_loop::<f32>(elements_mut(sum), elements_mut(x), weight, scale));
+two_builds!(close_f64, close_f64_wide, (sum: &mut [u8], x: &mut [u8], weight: f64, scale: f64) => close_loop::<f64>(elements_mut(sum), elements_mut(x), weight, scale));
+
+/// `sum = x = (sum + x * weight) * scale`: the last contribution, written to both places in one pass.
+/// Only for types that are summed in their own width.
+pub fn close(dtype: DType, sum: &mut [u8], x: &mut [u8], weight: f64, scale: f64) {
+    match dtype {
+        DType::F32 => close_f32::<f32>(sum, x, weight, scale),
+        DType::F64 => close_f64::<f64>(sum, x, weight, scale),
+        DType::Bf16 | DType::F16 => unreachable!("halves are summed in f32"),
+    }
+}
+
+/// `sum *= scale` in place, for types that are summed in their own width.
+pub fn scale(dtype: DType, sum: &mut [u8], scale: f64) {
+    if scale == 1.0 {
+        return;
+    }
+    match dtype {
+        DType::F32 => elements_mut::<f32>(sum).iter_mut().for_each(|x| *x *= scale as f32),
+        DType::F64 => elements_mut::<f64>(sum).iter_mut().for_each(|x| *x *= scale),
+        DType::Bf16 | DType::F16 => unreachable!("halves are summed in f32"),
+    }
+}
 
 /// `sum = x * weight`: the first contribution to a chunk.
 pub fn load(dtype: DType, x: &[u8], weight: f64, sum: &mut [u8]) {

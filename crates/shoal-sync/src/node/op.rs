@@ -1,0 +1,107 @@
+//! One operation of this worker: a tensor that is being summed or copied (CORE-1: pure).
+
+use crate::dtype::DType;
+use crate::layout::{Chunk, Layout};
+use crate::wire::Combine;
+use std::sync::Arc;
+
+pub type OpId = u64;
+
+/// What the user asks for; `at` must stay valid and untouched until the operation has ended.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub key: u64,
+    pub name: Arc<str>,
+    pub dtype: DType,
+    pub shape: Arc<[usize]>,
+    pub combine: Combine,
+    pub weight: f64,
+    pub priority: u16,
+    pub layout: Arc<Layout>,
+    pub at: *mut u8,
+}
+
+// SAFETY: the pointer is only followed while the operation lasts, during which its owner leaves it alone.
+unsafe impl Send for Request {}
+
+#[derive(Debug)]
+pub struct Op {
+    pub request: Request,
+    pub step: u64,
+    /// Chunks whose final bytes are not in place yet.
+    pub left: usize,
+    /// By shard: whether its blocks went at once, without waiting for `Go`.
+    pub at_once: Vec<bool>,
+    /// By block and chunk: which have come back, so that none is counted twice.
+    pub came: Vec<u64>,
+    /// Index of each block's first chunk in `came`.
+    pub first_chunk: Vec<u32>,
+    /// What a shard last said it waits for.
+    pub waiting_for: Vec<u32>,
+    pub times: Times,
+}
+
+/// When things happened, in nanoseconds of the caller's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Times {
+    pub submitted: u64,
+    pub first_sent: u64,
+    pub last_sent: u64,
+    pub first_back: u64,
+}
+
+impl Op {
+    pub fn new(request: Request, step: u64, now: u64) -> Op {
+        let mut first_chunk = Vec::with_capacity(request.layout.blocks.len());
+        let mut count = 0u32;
+        for block in 0..request.layout.blocks.len() {
+            first_chunk.push(count);
+            count += request.layout.chunks(block).count() as u32;
+        }
+        Op {
+            left: count as usize,
+            at_once: vec![false; request.layout.per_shard.len()],
+            came: vec![0; (count as usize).div_ceil(64)],
+            first_chunk,
+            waiting_for: Vec::new(),
+            times: Times { submitted: now, ..Times::default() },
+            request,
+            step,
+        }
+    }
+
+    /// Marks a chunk as back; false if it was already.
+    pub fn mark(&mut self, chunk: Chunk) -> bool {
+        let index = self.first_chunk[chunk.block as usize] as usize + chunk.offset as usize / crate::layout::CHUNK;
+        let (word, bit) = (index / 64, 1u64 << (index % 64));
+        let fresh = self.came[word] & bit == 0;
+        self.came[word] |= bit;
+        if fresh {
+            self.left -= 1;
+        }
+        fresh
+    }
+
+    pub fn came(&self, chunk: Chunk) -> bool {
+        let index = self.first_chunk[chunk.block as usize] as usize + chunk.offset as usize / crate::layout::CHUNK;
+        self.came[index / 64] & (1u64 << (index % 64)) != 0
+    }
+
+    pub fn memory(&self, chunk: Chunk) -> *mut u8 {
+        // SAFETY: the layout covers exactly the tensor, so the position lies within it.
+        unsafe { self.request.at.add(self.request.layout.position(chunk)) }
+    }
+
+    /// The chunks of one shard, in order; of those, the ones that `contributor` sends.
+    pub fn chunks_at(&self, shard: usize, contributor: Option<u32>) -> Vec<Chunk> {
+        let layout = &self.request.layout;
+        let mut out = Vec::new();
+        for (index, block) in layout.blocks.iter().enumerate() {
+            let mine = contributor.is_none() || block.only.is_none() || block.only == contributor;
+            if block.shard == shard && mine {
+                out.extend(layout.chunks(index));
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,160 @@
+//! What happens to a frame from a proven peer: where its payload goes, and then what it means (CORE-1: pure).
+//!
+//! Two steps, so that payloads are read straight to where they belong: `begin` looks at the header and names the
+//! place, `finish_frame` acts once the bytes are there.
+
+use super::Node;
+use super::buffer::Buffer;
+use super::spec::Spec;
+use super::world::NodeId;
+use super::{SMALL_WINDOW, WINDOW_LIMIT};
+use crate::error::SyncError;
+use crate::layout::CHUNK;
+use crate::wire::{Combine, Header, Kind, WireError};
+
+/// Where a payload goes.
+#[derive(Debug)]
+pub enum Sink {
+    None,
+    /// A chunk buffer of the shard.
+    Buffer(Buffer),
+    /// The user's tensor.
+    Memory { at: *mut u8, len: usize },
+    Words(Vec<u8>),
+    /// Nobody wants it any more: the run has ended.
+    Discard,
+}
+
+// SAFETY: as for `Payload`: the tensor is left alone by its owner while its operation lasts.
+unsafe impl Send for Sink {}
+
+impl Node {
+    /// Checks a header against what this peer may say now and names the place for its payload.
+    pub fn begin(&mut self, from: NodeId, header: &Header) -> Result<Sink, SyncError> {
+        if self.fatal.is_some() {
+            return Ok(Sink::Discard);
+        }
+        if header.run != self.world.run || header.generation != self.world.generation {
+            return self.broke(from, WireError::Stranger { run: header.run, generation: header.generation });
+        }
+        if u32::from(header.worker) != from {
+            return self.misfit(from, header, format!("signed by node {}", header.worker));
+        }
+        let len = header.len as usize;
+        match header.kind {
+            Kind::Push => {
+                if !self.is_shard() || !self.world.is_worker(from) {
+                    return self.misfit(from, header, "only workers push, and only to shards".into());
+                }
+                if len % header.dtype.size() != 0 || header.offset as usize % CHUNK != 0 {
+                    return self.misfit(from, header, format!("{len} bytes at {}", header.offset));
+                }
+                // GRAD-4: a worker that keeps to its windows stays far below this.
+                if self.unsummed[from as usize] + len > WINDOW_LIMIT + SMALL_WINDOW + 2 * CHUNK {
+                    return self.misfit(from, header, "more bytes in flight than its window".into());
+                }
+                let key = (header.key, header.step, header.block, header.offset);
+                if self.pending.get(&key).is_some_and(|p| p.contributed.contains(from)) {
+                    return self.misfit(from, header, "the same part twice".into());
+                }
+                Ok(Sink::Buffer(self.pool.take(len)))
+            }
+            Kind::Result => self.place_for_result(from, header),
+            Kind::Spec | Kind::Abort | Kind::Waiting => Ok(Sink::Words(vec![0; len])),
+            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask => Ok(Sink::None),
+        }
+    }
+
+    fn place_for_result(&mut self, from: NodeId, header: &Header) -> Result<Sink, SyncError> {
+        let id = self.in_flight.get(&header.key).copied();
+        let Some(op) = id.and_then(|id| self.ops.get(&id)).filter(|op| op.step == header.step) else {
+            return self.misfit(from, header, "this worker has no such operation under way".into());
+        };
+        let Some(chunk) = op.request.layout.chunk_at(header.block, header.offset) else {
+            return self.misfit(from, header, "no such chunk".into());
+        };
+        let block = op.request.layout.blocks[header.block as usize];
+        if self.world.shard_node(block.shard) != from || op.came(chunk) {
+            return self.misfit(from, header, "not its chunk, or a chunk that is already here".into());
+        }
+        let receipt = op.request.combine == Combine::Copy && block.only == Some(self.me);
+        if receipt && header.len == 0 {
+            return Ok(Sink::None);
+        }
+        if receipt || header.len as usize != chunk.len {
+            let why = format!("{} bytes for a chunk of {}", header.len, chunk.len);
+            return self.misfit(from, header, why);
+        }
+        Ok(Sink::Memory { at: op.memory(chunk), len: chunk.len })
+    }
+
+    fn misfit<T>(&mut self, from: NodeId, header: &Header, why: String) -> Result<T, SyncError> {
+        self.broke(from, WireError::Misfit { kind: header.kind, why })
+    }
+
+    /// A proven peer that breaks the protocol ends the run: its sums cannot be trusted.
+    pub fn broke<T>(&mut self, from: NodeId, error: WireError) -> Result<T, SyncError> {
+        let error = SyncError::Protocol { who: self.world.name(from), why: error.to_string() };
+        self.fail(error.clone());
+        Err(error)
+    }
+
+    /// Acts on a frame whose payload has been put in place.
+    pub fn finish_frame(&mut self, from: NodeId, header: &Header, sink: Sink, now: u64) -> Result<(), SyncError> {
+        self.counters.frames_received += 1;
+        if self.fatal.is_some() {
+            if let Sink::Buffer(buffer) = sink {
+                self.pool.put(buffer);
+            }
+            return Ok(());
+        }
+        match (header.kind, sink) {
+            (Kind::Push, Sink::Buffer(buffer)) => self.contribute(from, header, buffer, now),
+            (Kind::Result, Sink::Memory { .. } | Sink::None) => self.take_result(from, header, now),
+            (Kind::Ready, _) => {
+                if self.is_shard() && self.world.is_worker(from) {
+                    self.hear_ready(from, header);
+                }
+            }
+            (Kind::Go, _) => self.hear_go(from, header.key, header.step),
+            (Kind::Finish, _) => self.hear_finish(from),
+            (Kind::Ask, _) => {
+                let missing = self.missing(header.key, header.step);
+                let words = serde_json::to_vec(&missing).unwrap_or_default();
+                let reply = Header { key: header.key, step: header.step, ..self.header(Kind::Waiting) };
+                self.tell(from, reply, Some(words.into()));
+            }
+            (Kind::Spec, Sink::Words(words)) => match serde_json::from_slice::<Spec>(&words) {
+                Ok(spec) => self.hear_spec(from, header.key, spec),
+                Err(e) => return self.misfit(from, header, e.to_string()),
+            },
+            (Kind::Waiting, Sink::Words(words)) => match serde_json::from_slice::<Vec<u32>>(&words) {
+                Ok(missing) => self.hear_waiting(header.key, header.step, missing),
+                Err(e) => return self.misfit(from, header, e.to_string()),
+            },
+            (Kind::Abort, Sink::Words(words)) => match serde_json::from_slice::<SyncError>(&words) {
+                Ok(error) => self.fail(error),
+                Err(e) => return self.misfit(from, header, e.to_string()),
+            },
+            (_, sink) => {
+                let why = format!("a payload in the wrong place ({sink:?})");
+                return self.misfit(from, header, why);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_result(&mut self, from: NodeId, header: &Header, now: u64) {
+        let Some(&id) = self.in_flight.get(&header.key) else { return };
+        let Some(op) = self.ops.get(&id) else { return };
+        let Some(chunk) = op.request.layout.chunk_at(header.block, header.offset) else { return };
+        let shard = op.request.layout.blocks[header.block as usize].shard;
+        let out = &mut self.out[from as usize];
+        if op.at_once[shard] {
+            out.small_out -= chunk.len.min(out.small_out);
+        } else if op.request.layout.blocks[header.block as usize].only.is_none_or(|w| w == self.me) {
+            out.stream_out -= chunk.len.min(out.stream_out);
+        }
+        self.chunk_done(id, chunk, now);
+    }
+}
