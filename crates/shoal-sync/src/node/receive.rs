@@ -144,6 +144,13 @@ impl Node {
         Ok(())
     }
 
+    /// A frame that was begun and will never be complete, because its sender is gone: only its memory comes back.
+    pub fn abandon(&mut self, sink: Sink) {
+        if let Sink::Buffer(buffer) = sink {
+            self.pool.put(buffer);
+        }
+    }
+
     fn take_result(&mut self, from: NodeId, header: &Header, now: u64) {
         let Some(&id) = self.in_flight.get(&header.key) else { return };
         let Some(op) = self.ops.get(&id) else { return };

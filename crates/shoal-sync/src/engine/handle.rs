@@ -1,0 +1,41 @@
+//! The other end of an operation: something to wait on.
+
+use crate::error::SyncError;
+use crate::node::op::OpId;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The shared part of a wait; the engine's [`super::Pending`] is what users hold.
+#[derive(Debug, Default)]
+pub struct Handle {
+    done: AtomicBool,
+    outcome: Mutex<Option<Result<(), SyncError>>>,
+    op: AtomicU64,
+}
+
+impl Handle {
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub fn end(&self, outcome: Result<(), SyncError>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        self.done.store(true, Ordering::Release);
+    }
+
+    /// How it ended; `None` while it has not.
+    pub fn outcome(&self) -> Option<Result<(), SyncError>> {
+        if !self.is_done() {
+            return None;
+        }
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_op(&self, op: OpId) {
+        self.op.store(op, Ordering::Release);
+    }
+
+    pub fn op(&self) -> OpId {
+        self.op.load(Ordering::Acquire)
+    }
+}

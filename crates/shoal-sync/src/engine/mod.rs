@@ -1,0 +1,394 @@
+//! The engine as programs use it: connect, register, push_pull, broadcast, all_gather, barrier, finish, shutdown.
+
+pub mod driver;
+pub mod handle;
+pub mod tensor;
+
+use crate::control::{Common, Register, ToMaster};
+use crate::error::{Role, SyncError};
+use crate::layout::{Layout, key_of};
+use crate::net::join::{self, Joined};
+use crate::net::reactor::{Event, Reactor, Traffic};
+use crate::node::op::Request;
+use crate::node::world::World;
+use crate::node::{Config, Node};
+use crate::settings::Settings;
+use crate::wire::Combine;
+use crate::net::master_line::Master;
+use driver::Driver;
+use handle::Handle;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+pub use tensor::{Key, Op, TensorSpec};
+
+/// How long a wait lasts before it asks for whom, and how often it says so.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Names longer than this would not fit the frame that introduces them.
+const MAX_NAME: usize = 4096;
+
+/// One worker's connection to a run. Cheap to clone; every method may be called from any thread.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    rank: u32,
+    world: World,
+    driver: Arc<Driver>,
+    master: Option<Master>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    keys: Mutex<HashMap<String, TensorSpec>>,
+    barriers: std::sync::atomic::AtomicU64,
+}
+
+/// An operation under way. Dropping it waits for its end, because the engine works in the caller's memory until then.
+#[must_use = "an operation is only done when it has been waited for"]
+pub struct Pending {
+    engine: Engine,
+    handle: Arc<Handle>,
+    name: Arc<str>,
+}
+
+impl Engine {
+    /// Joins the run that the settings name; returns when all its nodes are there.
+    pub fn connect(settings: Settings) -> Result<Engine, SyncError> {
+        settings.check()?;
+        if !settings.distributed {
+            let config = config_of(&settings, &common_of(&settings));
+            return Engine::start(settings, 0, Node::new(World::alone(), 0, config), Vec::new(), None);
+        }
+        let common = common_of(&settings);
+        let joined = join::join(
+            &settings.master_address,
+            &settings.token,
+            settings.listen_host.as_deref(),
+            settings.connect_timeout,
+            |port| Register {
+                role: Role::Worker,
+                id: u32::try_from(settings.client_id).ok(),
+                host: crate::host::name(),
+                pid: std::process::id(),
+                address: settings.listen_host.clone(),
+                port,
+                memory_domain: None,
+                meeting: None,
+                num_workers: settings.num_workers,
+                common: Some(common),
+                version: env!("CARGO_PKG_VERSION").into(),
+            },
+        )?;
+        let Joined { me, roster, world, master, master_host, links, .. } = joined;
+        let node = Node::new(world, me, config_of(&settings, &roster.common));
+        Engine::start(settings, me, node, links, Some((master, master_host)))
+    }
+
+    fn start(
+        settings: Settings,
+        rank: u32,
+        node: Node,
+        links: Vec<(u32, std::net::TcpStream)>,
+        master: Option<(std::net::TcpStream, String)>,
+    ) -> Result<Engine, SyncError> {
+        let world = node.world.clone();
+        let (reactor, inbox) = Reactor::new(node, links)?;
+        let driver = Arc::new(Driver::new(reactor, inbox));
+        let mut threads = Vec::new();
+        let fault = |e: std::io::Error| SyncError::system("cannot start a thread", e);
+        let master = match master {
+            Some((stream, host)) => {
+                let (master, thread) = Master::attend(stream, host, driver.inbox.clone())?;
+                threads.push(thread);
+                let driver = driver.clone();
+                let name = std::thread::Builder::new().name("shoal".into());
+                threads.push(name.spawn(move || driver.run()).map_err(fault)?);
+                Some(master)
+            }
+            None => None,
+        };
+        let inner = Inner {
+            settings,
+            rank,
+            world,
+            driver,
+            master,
+            threads: Mutex::new(threads),
+            keys: Mutex::default(),
+            barriers: std::sync::atomic::AtomicU64::new(0),
+        };
+        Ok(Engine { inner: Arc::new(inner) })
+    }
+
+    pub fn rank(&self) -> u32 {
+        self.inner.rank
+    }
+
+    pub fn size(&self) -> u32 {
+        self.inner.world.workers
+    }
+
+    pub fn servers(&self) -> u32 {
+        self.inner.world.servers
+    }
+
+    /// Names a tensor. The same name must mean the same type and shape on every worker, which is checked at its
+    /// first use; registering it again is fine as long as it stays the same.
+    pub fn register(&self, name: &str, spec: TensorSpec) -> Result<Key, SyncError> {
+        let usage = |why: String| SyncError::Usage { key: name.chars().take(80).collect(), why };
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(usage(format!("a name needs 1 to {MAX_NAME} bytes, this one has {}", name.len())));
+        }
+        let bytes = spec.bytes().ok_or_else(|| usage("its size overflows".into()))?;
+        let mut keys = self.inner.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = keys.get(name) {
+            if (old.dtype, &old.shape) != (spec.dtype, &spec.shape) {
+                return Err(usage(format!(
+                    "registered before as {} {:?}, now as {} {:?}",
+                    old.dtype, old.shape, spec.dtype, spec.shape
+                )));
+            }
+        } else {
+            keys.insert(name.to_string(), spec.clone());
+        }
+        Ok(Key { name: name.into(), key: key_of(name), bytes, spec })
+    }
+
+    /// Replaces the tensor by its sum or mean over all workers.
+    ///
+    /// # Safety
+    /// `at` must point to the key's bytes, aligned to its element type, and stay valid and untouched until the returned
+    /// operation has been waited for.
+    pub unsafe fn push_pull(&self, key: &Key, at: *mut u8, op: Op) -> Result<Pending, SyncError> {
+        let world = &self.inner.world;
+        let layout = Layout::shared(key.key, key.bytes, self.inner.settings.block_size, world.shards());
+        self.submit(key, at, op.combine(), op.weight(), layout)
+    }
+
+    /// Replaces the tensor by the root's.
+    ///
+    /// # Safety
+    /// As for [`Engine::push_pull`].
+    pub unsafe fn broadcast(&self, key: &Key, at: *mut u8, root: u32) -> Result<Pending, SyncError> {
+        let world = &self.inner.world;
+        if root >= world.workers {
+            let why = format!("root {root}, but there are {} workers, numbered from 0", world.workers);
+            return Err(SyncError::Usage { key: key.name.to_string(), why });
+        }
+        let block = self.inner.settings.block_size;
+        let layout = Layout::from_root(key.key, key.bytes, block, world.shards(), root, world.colocated());
+        self.submit(key, at, Combine::Copy, 1.0, layout)
+    }
+
+    /// Fills the tensor, whose first dimension is the number of workers, with every worker's row; the own row must be in place.
+    ///
+    /// # Safety
+    /// As for [`Engine::push_pull`].
+    pub unsafe fn all_gather(&self, key: &Key, at: *mut u8) -> Result<Pending, SyncError> {
+        let world = &self.inner.world;
+        let workers = world.workers as usize;
+        if key.spec.shape.first() != Some(&workers) {
+            let why = format!("its first dimension must be the number of workers, {workers}");
+            return Err(SyncError::Usage { key: key.name.to_string(), why });
+        }
+        let block = self.inner.settings.block_size;
+        let part = key.bytes / workers;
+        let layout = Layout::gathered(key.key, part, block, world.shards(), workers, world.colocated());
+        self.submit(key, at, Combine::Copy, 1.0, layout)
+    }
+
+    fn submit(
+        &self,
+        key: &Key,
+        at: *mut u8,
+        combine: Combine,
+        weight: f64,
+        layout: Layout,
+    ) -> Result<Pending, SyncError> {
+        if at.align_offset(key.spec.dtype.size()) != 0 {
+            let why = format!("its memory is not aligned for {}", key.spec.dtype);
+            return Err(SyncError::Usage { key: key.name.to_string(), why });
+        }
+        let request = Request {
+            key: key.key,
+            name: key.name.clone(),
+            dtype: key.spec.dtype,
+            shape: key.spec.shape.clone().into(),
+            combine,
+            weight,
+            priority: key.spec.priority,
+            layout: Arc::new(layout),
+            at,
+        };
+        let handle = Arc::new(Handle::default());
+        self.inner.driver.inbox.post(Event::Submit { request, handle: handle.clone() });
+        self.inner.driver.push_along();
+        Ok(Pending { engine: self.clone(), handle, name: key.name.clone() })
+    }
+
+    /// Returns when every worker has called it.
+    pub fn barrier(&self) -> Result<(), SyncError> {
+        let count = self.inner.barriers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let key = self.register(
+            &format!("barrier {}", count % 2),
+            TensorSpec { dtype: crate::dtype::DType::F32, shape: vec![0], priority: 0 },
+        )?;
+        // SAFETY: no bytes are touched at an aligned address.
+        unsafe { self.push_pull(&key, std::ptr::without_provenance_mut(64), Op::Sum) }?.wait()
+    }
+
+    /// This worker is done; the others go on without it. Its shard, if it has one, serves them until shutdown.
+    pub fn finish(&self) -> Result<(), SyncError> {
+        let handle = Arc::new(Handle::default());
+        self.inner.driver.inbox.post(Event::Finish { handle: handle.clone() });
+        self.inner.driver.push_along();
+        self.await_handle(&handle, "finish")?;
+        if let Some(master) = &self.inner.master {
+            master.tell(&ToMaster::Finish);
+        }
+        Ok(())
+    }
+
+    /// Finishes, waits until nobody needs this process any more, and hangs up.
+    pub fn shutdown(&self) -> Result<(), SyncError> {
+        let outcome = self.finish().and_then(|()| {
+            let handle = Arc::new(Handle::default());
+            self.inner.driver.inbox.post(Event::Drained { handle: handle.clone() });
+            self.inner.driver.push_along();
+            self.await_handle(&handle, "shutdown")
+        });
+        self.hang_up();
+        outcome
+    }
+
+    /// Ends the run for everyone, giving a reason (an exception in the training script, say).
+    pub fn abort(&self, why: &str) {
+        let error = SyncError::Aborted { who: self.inner.world.name(self.inner.rank), why: why.into() };
+        if let Some(master) = &self.inner.master {
+            master.tell(&ToMaster::Abort { error: error.clone() });
+        }
+        self.inner.driver.inbox.post(Event::Fail { error });
+        let deadline = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < deadline {
+            self.inner.driver.push_along();
+            if self.inner.driver.reactor().all_said() {
+                break;
+            }
+        }
+        self.hang_up();
+    }
+
+    fn hang_up(&self) {
+        if let Some(master) = &self.inner.master {
+            master.hang_up();
+        }
+        self.inner.driver.stop();
+        let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that panicked has already said so; there is nothing left to do for it.
+            let _ = thread.join();
+        }
+    }
+
+    pub fn traffic(&self) -> Traffic {
+        self.inner.driver.reactor().traffic()
+    }
+
+    /// Waits for a handle, saying from time to time for whom.
+    fn await_handle(&self, handle: &Arc<Handle>, name: &str) -> Result<(), SyncError> {
+        let driver = &self.inner.driver;
+        let started = Instant::now();
+        let mut told = started;
+        let mut blocked = false;
+        while !driver.wait(handle, Instant::now() + ASK_AFTER) {
+            driver.inbox.post(Event::Ask { handle: handle.clone() });
+            driver.wait(handle, Instant::now() + Duration::from_millis(200));
+            let Some((key, step, missing)) = driver.reactor().node.waiting_for(handle.op()) else {
+                self.say_whom_shutdown_awaits(name, started, &mut told);
+                continue;
+            };
+            if let Some(master) = &self.inner.master {
+                master.tell(&ToMaster::Blocked { key: key.clone(), missing: missing.clone() });
+                blocked = true;
+            }
+            if told.elapsed() >= TELL_EVERY && !missing.is_empty() {
+                told = Instant::now();
+                let names: Vec<String> = missing.iter().map(|w| self.inner.world.name(*w).to_string()).collect();
+                let seconds = started.elapsed().as_secs();
+                tracing::warn!(key, step, seconds, "waiting for {}", names.join(", "));
+            }
+        }
+        if blocked && let Some(master) = &self.inner.master {
+            master.tell(&ToMaster::Moving);
+        }
+        handle.outcome().unwrap_or(Err(SyncError::ShutDown))
+    }
+
+    fn say_whom_shutdown_awaits(&self, name: &str, started: Instant, told: &mut Instant) {
+        if name == "shutdown" && told.elapsed() >= TELL_EVERY {
+            *told = Instant::now();
+            let left = self.inner.driver.reactor().node.unfinished();
+            let names: Vec<String> = left.iter().map(|w| self.inner.world.name(*w).to_string()).collect();
+            let seconds = started.elapsed().as_secs();
+            tracing::info!(seconds, "done here; serving the shard until {} finish", names.join(", "));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The last user has gone without shutdown(): hang up, so that the others see a death and not a hang.
+        if let Some(master) = &self.master {
+            master.hang_up();
+        }
+        self.driver.stop();
+    }
+}
+
+impl Pending {
+    /// Waits until the tensor holds the result.
+    pub fn wait(self) -> Result<(), SyncError> {
+        self.engine.await_handle(&self.handle, &self.name)
+    }
+
+    pub fn is_done(&self) -> bool {
+        if !self.handle.is_done() {
+            self.engine.inner.driver.push_along();
+        }
+        self.handle.is_done()
+    }
+
+    /// Workers this operation waits for, as last heard.
+    pub fn waiting_for(&self) -> Vec<u32> {
+        self.engine.inner.driver.reactor().node.waiting_for(self.handle.op()).map_or_else(Vec::new, |w| w.2)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.handle.is_done() {
+            // Ends with the data or with a named death (GRAD-5); the memory must not be given up before.
+            let _ = self.engine.await_handle(&self.handle, &self.name);
+        }
+    }
+}
+
+fn common_of(settings: &Settings) -> Common {
+    Common {
+        block_size: settings.block_size,
+        deterministic: settings.deterministic,
+        on_death: settings.on_death,
+    }
+}
+
+fn config_of(settings: &Settings, common: &Common) -> Config {
+    Config::new(
+        common.block_size,
+        settings.num_push_threads,
+        settings.num_pull_threads,
+        common.deterministic,
+        common.on_death,
+    )
+}

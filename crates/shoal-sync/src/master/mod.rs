@@ -1,0 +1,5 @@
+//! `ps_master`: the table of nodes. Decisions in [`table`], sockets in [`serve`].
+
+pub mod serve;
+pub mod status;
+pub mod table;

@@ -1,0 +1,298 @@
+//! Who is in the run, who is missing, who is dead: decisions only (CORE-1: pure; time is passed in).
+
+use crate::control::{Common, FromMaster, NodeRow, Register, Roster};
+use crate::error::{Role, SyncError, Who};
+use crate::settings::OnDeath;
+use std::collections::BTreeMap;
+
+/// A connection's number; the table never sees a socket.
+pub type Link = u64;
+
+/// What the master must do next, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    Send(Link, FromMaster),
+    Log(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    Alive,
+    Finished,
+    Dead { how: String },
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub row: NodeRow,
+    pub link: Link,
+    pub state: State,
+    /// The key this worker waits for, whom for, and since when (seconds).
+    pub blocked: Option<(String, Vec<u32>, u64)>,
+}
+
+/// Once all workers wait in a circle for this long, nobody will ever move again.
+pub const DEADLOCK_SECONDS: u64 = 10;
+
+#[derive(Debug)]
+pub struct Table {
+    pub run: u32,
+    pub generation: u32,
+    expected_workers: Option<u32>,
+    expected_servers: u32,
+    pub common: Option<(Common, Who)>,
+    pub workers: BTreeMap<u32, Entry>,
+    pub servers: BTreeMap<u32, Entry>,
+    pub complete: bool,
+    /// Why the run failed, once it has.
+    pub failure: Option<SyncError>,
+}
+
+impl Table {
+    pub fn new(run: u32, workers: Option<u32>, servers: u32) -> Table {
+        Table {
+            run,
+            generation: 1,
+            expected_workers: workers.filter(|w| *w > 0),
+            expected_servers: servers,
+            common: None,
+            workers: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            complete: false,
+            failure: None,
+        }
+    }
+
+    /// A node asks to take part. The refusal, if any, goes to that node alone.
+    pub fn register(&mut self, link: Link, node: Register, seen_as: &str) -> Vec<Effect> {
+        match self.admit(link, node, seen_as) {
+            Err(error) => vec![Effect::Send(link, FromMaster::Refused { error })],
+            Ok((id, who)) => {
+                let mut effects =
+                    vec![Effect::Log(format!("{who} is here")), Effect::Send(link, FromMaster::Welcome { id })];
+                self.tell_progress(&mut effects);
+                effects
+            }
+        }
+    }
+
+    fn admit(&mut self, link: Link, node: Register, seen_as: &str) -> Result<(u32, Who), SyncError> {
+        let refused = |why: String| Err(SyncError::Refused { why });
+        if let Some(error) = &self.failure {
+            return Err(error.clone());
+        }
+        if self.complete {
+            return refused("the run is complete and under way".into());
+        }
+        if node.role == Role::Worker && self.expected_workers.is_none() && node.num_workers > 0 {
+            self.expected_workers = Some(node.num_workers);
+        }
+        let (entries, expected) = match node.role {
+            Role::Worker => (&self.workers, self.expected_workers),
+            Role::Server => (&self.servers, Some(self.expected_servers)),
+            Role::Master => return refused("there is one master, and this is it".into()),
+        };
+        let Some(expected) = expected else {
+            return refused("the number of workers is not known: start ps_master with --workers N, or set SHOAL_NUM_WORKERS".into());
+        };
+        if node.role == Role::Worker && node.num_workers != 0 && node.num_workers != expected {
+            return refused(format!("this run has {expected} workers, not {}", node.num_workers));
+        }
+        let id = match node.id {
+            Some(id) => id,
+            None => (0..).find(|id| !entries.contains_key(id)).unwrap_or(0),
+        };
+        if let Some(holder) = entries.get(&id) {
+            return Err(SyncError::DuplicateId { id, holder: holder.row.who.clone() });
+        }
+        if id >= expected {
+            return refused(format!("{} {id} is one too many: this run has {expected}, numbered from 0", node.role));
+        }
+        let who = Who { role: node.role, id, host: node.host, pid: node.pid };
+        if let Some(common) = node.common {
+            match &self.common {
+                None => self.common = Some((common, who.clone())),
+                Some((have, first)) => {
+                    if let Some((name, theirs, ours)) = have.difference(&common) {
+                        return refused(format!(
+                            "setting {name} is {ours} on {who}, but {theirs} on {first}; it must be the same on all"
+                        ));
+                    }
+                }
+            }
+        }
+        let host = node.address.unwrap_or_else(|| seen_as.to_string());
+        let address = if host.contains(':') && !host.starts_with('[') {
+            format!("[{host}]:{}", node.port)
+        } else {
+            format!("{host}:{}", node.port)
+        };
+        let row = NodeRow { who: who.clone(), address, memory_domain: node.memory_domain, meeting: node.meeting };
+        let entry = Entry { row, link, state: State::Alive, blocked: None };
+        match node.role {
+            Role::Worker => self.workers.insert(id, entry),
+            _ => self.servers.insert(id, entry),
+        };
+        Ok((id, who))
+    }
+
+    /// Tells all who is missing, or, when nobody is, who there is.
+    fn tell_progress(&mut self, effects: &mut Vec<Effect>) {
+        let message = match self.missing() {
+            Some(missing) => FromMaster::Gathering { missing },
+            None => {
+                let Some((common, _)) = self.common.clone() else { return };
+                self.complete = true;
+                let rows = |entries: &BTreeMap<u32, Entry>| entries.values().map(|e| e.row.clone()).collect();
+                effects.push(Effect::Log(format!(
+                    "complete: {} workers, {} servers",
+                    self.workers.len(),
+                    self.servers.len()
+                )));
+                FromMaster::Complete(Roster {
+                    run: self.run,
+                    generation: self.generation,
+                    common,
+                    workers: rows(&self.workers),
+                    servers: rows(&self.servers),
+                })
+            }
+        };
+        effects.extend(self.everyone().map(|e| Effect::Send(e.link, message.clone())));
+    }
+
+    /// Who has not come yet, in words.
+    pub fn missing(&self) -> Option<String> {
+        let Some(workers) = self.expected_workers else { return Some("the first worker".into()) };
+        let absent = |entries: &BTreeMap<u32, Entry>, n: u32| -> Vec<u32> {
+            (0..n).filter(|id| !entries.contains_key(id)).collect()
+        };
+        let mut parts = Vec::new();
+        for (role, ids) in [
+            ("worker", absent(&self.workers, workers)),
+            ("server", absent(&self.servers, self.expected_servers)),
+        ] {
+            if !ids.is_empty() {
+                let list: Vec<String> = ids.iter().map(u32::to_string).collect();
+                parts.push(format!("{role} {}", list.join(", ")));
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join(" and "))
+    }
+
+    fn everyone(&self) -> impl Iterator<Item = &Entry> {
+        self.workers.values().chain(self.servers.values()).filter(|e| !matches!(e.state, State::Dead { .. }))
+    }
+
+    fn find(&mut self, link: Link) -> Option<&mut Entry> {
+        self.workers.values_mut().chain(self.servers.values_mut()).find(|e| e.link == link)
+    }
+
+    pub fn finish(&mut self, link: Link) {
+        if let Some(entry) = self.find(link) {
+            entry.state = State::Finished;
+            entry.blocked = None;
+        }
+    }
+
+    /// A node ends the run, and says why.
+    pub fn abort(&mut self, link: Link, error: SyncError) -> Vec<Effect> {
+        if let Some(entry) = self.find(link) {
+            // It will leave now; that is not a death of its own.
+            entry.state = State::Finished;
+        }
+        self.fail(error)
+    }
+
+    fn fail(&mut self, error: SyncError) -> Vec<Effect> {
+        if self.failure.is_some() {
+            return Vec::new();
+        }
+        self.failure = Some(error.clone());
+        let mut effects = vec![Effect::Log(format!("the run ends: {error}"))];
+        effects.extend(self.everyone().map(|e| Effect::Send(e.link, FromMaster::Abort { error: error.clone() })));
+        effects
+    }
+
+    /// A connection has ended.
+    pub fn lost(&mut self, link: Link, how: &str) -> Vec<Effect> {
+        let all_finished = self.workers_done();
+        let workers = self.expected_workers.unwrap_or(0);
+        let complete = self.complete;
+        let Some(entry) = self.find(link) else { return Vec::new() };
+        let who = entry.row.who.clone();
+        if entry.state == State::Finished || matches!(entry.state, State::Dead { .. }) {
+            return Vec::new();
+        }
+        if who.role == Role::Server && all_finished {
+            entry.state = State::Finished;
+            return Vec::new();
+        }
+        if !complete {
+            // Its number is free again; the others go on waiting.
+            let entries = if who.role == Role::Worker { &mut self.workers } else { &mut self.servers };
+            entries.remove(&who.id);
+            let mut effects = vec![Effect::Log(format!("{who} left before the run was complete: {how}"))];
+            self.tell_progress(&mut effects);
+            return effects;
+        }
+        entry.state = State::Dead { how: how.into() };
+        entry.blocked = None;
+        let node = if who.role == Role::Worker { who.id } else { workers + who.id };
+        let mut effects = vec![Effect::Log(format!("{who} died: {how}"))];
+        let dead = FromMaster::Dead { node, how: how.into() };
+        effects.extend(self.everyone().map(|e| Effect::Send(e.link, dead.clone())));
+        let carries_shard = who.role == Role::Server || self.expected_servers == 0;
+        let policy = self.common.as_ref().map_or(OnDeath::Fail, |(c, _)| c.on_death);
+        if (carries_shard || policy == OnDeath::Fail) && self.failure.is_none() {
+            self.failure = Some(SyncError::Dead { who, how: how.into() });
+        }
+        effects
+    }
+
+    pub fn blocked(&mut self, link: Link, key: String, missing: Vec<u32>, now: u64) -> Vec<Effect> {
+        if let Some(entry) = self.find(link) {
+            let since = entry.blocked.take().filter(|(k, m, _)| *k == key && *m == missing).map_or(now, |b| b.2);
+            entry.blocked = Some((key, missing, since));
+        }
+        self.find_circle(now)
+    }
+
+    pub fn moving(&mut self, link: Link) {
+        if let Some(entry) = self.find(link) {
+            entry.blocked = None;
+        }
+    }
+
+    /// All live workers wait, each for somebody who waits for another key: no message will ever come.
+    fn find_circle(&mut self, now: u64) -> Vec<Effect> {
+        let alive: Vec<&Entry> = self.workers.values().filter(|e| e.state == State::Alive).collect();
+        let stuck = |e: &&Entry| {
+            e.blocked.as_ref().is_some_and(|(key, missing, since)| {
+                now.saturating_sub(*since) >= DEADLOCK_SECONDS
+                    && missing.iter().any(|m| {
+                        let other = self.workers.get(m).and_then(|o| o.blocked.as_ref());
+                        other.is_some_and(|(other_key, ..)| other_key != key)
+                    })
+            })
+        };
+        if !self.complete || alive.len() < 2 || !alive.iter().all(stuck) {
+            return Vec::new();
+        }
+        let waits: Vec<String> = alive
+            .iter()
+            .filter_map(|e| e.blocked.as_ref().map(|(key, ..)| format!("{} waits for `{key}`", e.row.who)))
+            .collect();
+        self.fail(SyncError::Deadlock { waits: waits.join("; ") })
+    }
+
+    /// Whether every worker has finished or is dead.
+    pub fn workers_done(&self) -> bool {
+        self.complete && self.workers.values().all(|e| e.state != State::Alive)
+    }
+
+    /// Whether nobody is left to serve.
+    pub fn over(&self) -> bool {
+        self.complete && self.workers_done()
+    }
+}

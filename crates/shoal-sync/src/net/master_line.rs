@@ -1,0 +1,60 @@
+//! The line to the master: a thread listens, anyone may speak.
+
+use crate::control::{self, FromMaster, ToMaster};
+use crate::error::SyncError;
+use crate::net::reactor::{Event, Inbox};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub struct Master {
+    stream: Mutex<TcpStream>,
+}
+
+impl Master {
+    /// Starts listening to the master; what it says goes to the loop.
+    pub fn attend(
+        stream: TcpStream,
+        host: String,
+        inbox: Arc<Inbox>,
+    ) -> Result<(Master, JoinHandle<()>), SyncError> {
+        let fault = |e: std::io::Error| SyncError::system("cannot attend to the master", e);
+        let mut reader = stream.try_clone().map_err(fault)?;
+        stream.set_write_timeout(Some(Duration::from_secs(5))).map_err(fault)?;
+        let listen = move || {
+            loop {
+                match control::receive::<FromMaster>(&mut reader) {
+                    Ok(FromMaster::Dead { node, how }) => inbox.post(Event::Lost { node, how }),
+                    Ok(FromMaster::Abort { error }) => inbox.post(Event::Fail { error }),
+                    Ok(_) => {}
+                    Err(e) => {
+                        let how = match e.kind() {
+                            std::io::ErrorKind::UnexpectedEof => "its connection closed".to_string(),
+                            std::io::ErrorKind::TimedOut => "its host has fallen silent".to_string(),
+                            _ => format!("its connection broke: {e}"),
+                        };
+                        inbox.post(Event::LostMaster { how, host });
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("shoal-control".into()).spawn(listen).map_err(fault)?;
+        Ok((Master { stream: Mutex::new(stream) }, thread))
+    }
+
+    /// Says something; a broken line is noticed by the listener.
+    pub fn tell(&self, message: &ToMaster) {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = control::send(&mut *stream, message) {
+            tracing::debug!(%error, "the master could not be told");
+        }
+    }
+
+    pub fn hang_up(&self) {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        // Already closed is as good as closed.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,6 @@
+//! The node's sockets: one connection per peer, one loop for all of them.
+
+pub mod conn;
+pub mod join;
+pub mod master_line;
+pub mod reactor;
