@@ -11,6 +11,7 @@ pub mod error;
 pub mod handshake;
 pub mod host;
 pub mod layout;
+pub mod local;
 pub mod master;
 pub mod net;
 pub mod node;

@@ -51,6 +51,7 @@ pub struct Pending {
     engine: Engine,
     handle: Arc<Handle>,
     name: Arc<str>,
+    patience: Patience,
 }
 
 impl Engine {
@@ -225,7 +226,7 @@ impl Engine {
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Submit { request, handle: handle.clone() });
         self.inner.driver.push_along();
-        Ok(Pending { engine: self.clone(), handle, name: key.name.clone() })
+        Ok(Pending { engine: self.clone(), handle, name: key.name.clone(), patience: Patience::new() })
     }
 
     /// Returns when every worker has called it.
@@ -296,44 +297,80 @@ impl Engine {
         self.inner.driver.reactor().traffic()
     }
 
-    /// Waits for a handle, saying from time to time for whom.
+    /// Waits until the handle has ended, saying from time to time for whom.
     fn await_handle(&self, handle: &Arc<Handle>, name: &str) -> Result<(), SyncError> {
-        let driver = &self.inner.driver;
-        let started = Instant::now();
-        let mut told = started;
-        let mut blocked = false;
-        while !driver.wait(handle, Instant::now() + ASK_AFTER) {
-            driver.inbox.post(Event::Ask { handle: handle.clone() });
-            driver.wait(handle, Instant::now() + Duration::from_millis(200));
-            let Some((key, step, missing)) = driver.reactor().node.waiting_for(handle.op()) else {
-                self.say_whom_shutdown_awaits(name, started, &mut told);
-                continue;
-            };
-            if let Some(master) = &self.inner.master {
-                master.tell(&ToMaster::Blocked { key: key.clone(), missing: missing.clone() });
-                blocked = true;
-            }
-            if told.elapsed() >= TELL_EVERY && !missing.is_empty() {
-                told = Instant::now();
-                let names: Vec<String> = missing.iter().map(|w| self.inner.world.name(*w).to_string()).collect();
-                let seconds = started.elapsed().as_secs();
-                tracing::warn!(key, step, seconds, "waiting for {}", names.join(", "));
+        let mut patience = Patience::new();
+        loop {
+            if let Some(outcome) = self.await_slice(handle, name, &mut patience, ASK_AFTER) {
+                return outcome;
             }
         }
-        if blocked && let Some(master) = &self.inner.master {
-            master.tell(&ToMaster::Moving);
-        }
-        handle.outcome().unwrap_or(Err(SyncError::ShutDown))
     }
 
-    fn say_whom_shutdown_awaits(&self, name: &str, started: Instant, told: &mut Instant) {
-        if name == "shutdown" && told.elapsed() >= TELL_EVERY {
-            *told = Instant::now();
+    /// Waits for at most `slice`; every two seconds it asks for whom, and every ten it says so.
+    fn await_slice(
+        &self,
+        handle: &Arc<Handle>,
+        name: &str,
+        patience: &mut Patience,
+        slice: Duration,
+    ) -> Option<Result<(), SyncError>> {
+        let driver = &self.inner.driver;
+        if !driver.wait(handle, Instant::now() + slice) && patience.asked.elapsed() >= ASK_AFTER {
+            patience.asked = Instant::now();
+            driver.inbox.post(Event::Ask { handle: handle.clone() });
+            driver.wait(handle, Instant::now() + Duration::from_millis(200));
+            let waiting = driver.reactor().node.waiting_for(handle.op());
+            match waiting {
+                Some((key, step, missing)) => self.complain(key, step, &missing, patience),
+                None => self.say_whom_shutdown_awaits(name, patience),
+            }
+        }
+        if !handle.is_done() {
+            return None;
+        }
+        if patience.blocked && let Some(master) = &self.inner.master {
+            master.tell(&ToMaster::Moving);
+        }
+        handle.outcome()
+    }
+
+    fn complain(&self, key: String, step: u64, missing: &[u32], patience: &mut Patience) {
+        if let Some(master) = &self.inner.master {
+            master.tell(&ToMaster::Blocked { key: key.clone(), missing: missing.to_vec() });
+            patience.blocked = true;
+        }
+        if patience.told.elapsed() >= TELL_EVERY && !missing.is_empty() {
+            patience.told = Instant::now();
+            let names: Vec<String> = missing.iter().map(|w| self.inner.world.name(*w).to_string()).collect();
+            let seconds = patience.started.elapsed().as_secs();
+            tracing::warn!(key, step, seconds, "waiting for {}", names.join(", "));
+        }
+    }
+
+    fn say_whom_shutdown_awaits(&self, name: &str, patience: &mut Patience) {
+        if name == "shutdown" && patience.told.elapsed() >= TELL_EVERY {
+            patience.told = Instant::now();
             let left = self.inner.driver.reactor().node.unfinished();
             let names: Vec<String> = left.iter().map(|w| self.inner.world.name(*w).to_string()).collect();
-            let seconds = started.elapsed().as_secs();
+            let seconds = patience.started.elapsed().as_secs();
             tracing::info!(seconds, "done here; serving the shard until {} finish", names.join(", "));
         }
+    }
+}
+
+/// How long a wait has lasted, and what was done about it.
+struct Patience {
+    started: Instant,
+    asked: Instant,
+    told: Instant,
+    blocked: bool,
+}
+
+impl Patience {
+    fn new() -> Patience {
+        let now = Instant::now();
+        Patience { started: now, asked: now, told: now, blocked: false }
     }
 }
 
@@ -353,11 +390,20 @@ impl Pending {
         self.engine.await_handle(&self.handle, &self.name)
     }
 
+    /// Waits for at most `slice`: for callers that must look up from time to time.
+    pub fn wait_timeout(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
+        self.engine.await_slice(&self.handle, &self.name, &mut self.patience, slice)
+    }
+
     pub fn is_done(&self) -> bool {
         if !self.handle.is_done() {
             self.engine.inner.driver.push_along();
         }
         self.handle.is_done()
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Workers this operation waits for, as last heard.

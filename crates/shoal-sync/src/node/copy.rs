@@ -4,7 +4,7 @@
 use super::Node;
 use super::buffer::Buffer;
 use super::outbox::{Frame, Payload, Sum, Then};
-use super::world::NodeId;
+use super::world::{Members, NodeId};
 use crate::layout::Chunk;
 use crate::wire::{Header, Kind};
 use std::sync::Arc;
@@ -15,7 +15,10 @@ impl Node {
         let frame_header = header.encode();
         let sum = Arc::new(Sum { buffer, len: header.len as usize, then });
         let me = self.me;
-        for worker in (0..self.world.workers).filter(|w| *w != me && wanted(*w)) {
+        for worker in 0..self.world.workers {
+            if worker == me || self.is_cut_off(worker) || !wanted(worker) {
+                continue;
+            }
             let rank = self.rank(header.priority);
             let frame = Frame { header: frame_header, payload: Payload::Sum { sum: sum.clone() } };
             self.out[worker as usize].sums.insert(rank, frame);
@@ -59,11 +62,16 @@ impl Node {
         }
         let reply = Header { kind: Kind::Result, worker: self.me as u16, ..*header };
         let receipt = Header { len: 0, ..reply };
-        let dead = self.dead.clone();
+        let takers = self.takers((header.key, header.step));
         self.deliver(reply, buffer, Then::Acknowledge { to: from, header: receipt }, |w| {
-            w != from && !dead.contains(w)
+            w != from && takers.contains(w)
         });
         self.progress((header.key, header.step), chunk.len);
+    }
+
+    /// Who gets a copy: those who have said that they wait for it. Who finished before has no place for it.
+    fn takers(&self, key: (u64, u64)) -> Members {
+        self.readiness.get(&key).map(|entry| entry.ready.clone()).unwrap_or_default()
     }
 
     /// Sends chunks of copies that start in this process, a window of them at a time.
@@ -87,14 +95,20 @@ impl Node {
                 priority: op.request.priority,
                 ..self.header(Kind::Result)
             };
+            let key = (header.key, header.step);
+            let takers = self.takers(key);
+            if !(0..self.world.workers).any(|w| w != self.me && takers.contains(w)) {
+                // Nobody to send it to: without this, `deliver` would come straight back here, once deeper for every chunk.
+                self.chunk_done(id, chunk, 0);
+                self.progress(key, chunk.len);
+                continue;
+            }
             let mut buffer = self.pool.take(chunk.len);
             // SAFETY: the tensor's owner leaves it alone until the operation ends, which needs this chunk.
             let bytes = unsafe { std::slice::from_raw_parts(op.memory(chunk), chunk.len) };
             buffer.bytes_mut(chunk.len).copy_from_slice(bytes);
             self.copies_out += chunk.len;
-            let dead = self.dead.clone();
-            let key = (header.key, header.step);
-            self.deliver(header, buffer, Then::CopyOn, |w| !dead.contains(w));
+            self.deliver(header, buffer, Then::CopyOn, |w| takers.contains(w));
             self.chunk_done(id, chunk, 0);
             self.progress(key, chunk.len);
         }

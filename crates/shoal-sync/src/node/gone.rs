@@ -14,9 +14,14 @@ impl Node {
         self.finished.contains(worker) || self.dead.contains(worker)
     }
 
+    /// Whether nothing that comes from this node counts any more, and nothing reaches it.
+    pub(super) fn is_cut_off(&self, node: NodeId) -> bool {
+        self.dead.contains(node) || self.left.contains(node)
+    }
+
     /// Whether every worker has finished or died, so that a shard is no longer needed.
     pub fn all_gone(&self) -> bool {
-        (0..self.world.workers).all(|w| self.is_gone(w))
+        (0..self.world.workers).all(|w| self.is_gone(w) || self.left.contains(w))
     }
 
     /// Workers that have not finished yet.
@@ -40,6 +45,9 @@ impl Node {
         let over = if self.world.is_worker(self.me) { self.finished.contains(self.me) } else { self.all_gone() };
         let left_in_order = self.world.is_worker(node) && self.finished.contains(node);
         if over && (carries_shard || left_in_order) || left_in_order && !carries_shard {
+            // Sums still count it, but whoever waits to leave no longer waits for its farewell.
+            self.left.insert(node);
+            self.drop_outbox(node);
             return;
         }
         if carries_shard || self.config.on_death == OnDeath::Fail {
@@ -78,12 +86,10 @@ impl Node {
         keys.sort_unstable();
         for id in keys {
             self.consider(id);
-            let stuck = self.readiness.get(&id).filter(|e| e.combine == crate::wire::Combine::Copy);
-            if let Some(entry) = stuck
-                && self.dead.contains(entry.root)
-            {
+            let entry = self.readiness.get(&id);
+            if let Some(giver) = entry.and_then(|e| self.lost_giver(e, |w| self.dead.contains(w))) {
                 let how = format!("it died before it gave its part of key `{}`", self.key_name(id.0));
-                let error = SyncError::Dead { who: self.world.name(entry.root), how };
+                let error = SyncError::Dead { who: self.world.name(giver), how };
                 return self.fail(error);
             }
         }
@@ -104,7 +110,10 @@ impl Node {
         open.sort_unstable();
         self.ended.extend(open.into_iter().map(|id| (id, Err(error.clone()))));
         self.in_flight.clear();
-        self.pending.clear();
+        for (_, pending) in self.pending.drain() {
+            let parked = pending.parked.into_iter().map(|(_, _, buffer)| buffer);
+            pending.sum.into_iter().chain(parked).for_each(|buffer| self.pool.put(buffer));
+        }
         self.unsummed.fill(0);
         self.readiness.clear();
         self.candidates.clear();
@@ -112,7 +121,7 @@ impl Node {
         self.copies.clear();
         let words: Arc<[u8]> = serde_json::to_vec(&error).unwrap_or_default().into();
         for peer in 0..self.world.nodes() {
-            self.out[peer as usize].clear();
+            self.drop_outbox(peer);
             if self.world.linked(self.me, peer) && words.len() <= MAX_WORDS {
                 let header = self.header(Kind::Abort);
                 self.tell(peer, header, Some(words.clone()));

@@ -106,6 +106,8 @@ pub struct Node {
 
     finished: Members,
     dead: Members,
+    /// Nodes that are no more, at a time when this node is done and does not mind.
+    left: Members,
     fatal: Option<SyncError>,
     /// Keys with something to tell the user about, by operation: how long each phase took.
     pub finished_times: Vec<(Arc<str>, op::Times)>,
@@ -138,6 +140,7 @@ impl Node {
             specs: HashMap::new(),
             finished: Members::default(),
             dead: Members::default(),
+            left: Members::default(),
             fatal: None,
             finished_times: Vec::new(),
         }
@@ -161,7 +164,8 @@ impl Node {
         !self.out[peer as usize].is_idle()
     }
 
-    /// A frame has left for good: its buffer may be used again.
+    /// A frame has left for good, or never will because its peer is gone: its buffer may be used again. Every frame of
+    /// `next_frame` ends here, or the giver of a copy waits for a receipt for ever.
     pub fn sent(&mut self, frame: Frame) {
         self.counters.frames_sent += 1;
         if let Payload::Sum { sum } = frame.payload {

@@ -31,7 +31,7 @@ unsafe impl Send for Sink {}
 impl Node {
     /// Checks a header against what this peer may say now and names the place for its payload.
     pub fn begin(&mut self, from: NodeId, header: &Header) -> Result<Sink, SyncError> {
-        if self.fatal.is_some() {
+        if self.fatal.is_some() || self.is_cut_off(from) {
             return Ok(Sink::Discard);
         }
         if header.run != self.world.run || header.generation != self.world.generation {
@@ -102,10 +102,10 @@ impl Node {
     /// Acts on a frame whose payload has been put in place.
     pub fn finish_frame(&mut self, from: NodeId, header: &Header, sink: Sink, now: u64) -> Result<(), SyncError> {
         self.counters.frames_received += 1;
-        if self.fatal.is_some() {
-            if let Sink::Buffer(buffer) = sink {
-                self.pool.put(buffer);
-            }
+        // The master may say that a worker is dead while its last frames are still to be read. By then sums have
+        // ended without it: its part would wait for ever for the others' (GRAD-4).
+        if self.fatal.is_some() || self.is_cut_off(from) {
+            self.abandon(sink);
             return Ok(());
         }
         match (header.kind, sink) {

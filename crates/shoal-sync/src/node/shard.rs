@@ -14,6 +14,9 @@ use crate::wire::{Combine, Header, Kind};
 /// Which chunk: key, step, block, offset.
 pub type ChunkKey = (u64, u64, u32, u32);
 
+/// In place of a copy's root: all workers give a part.
+pub const EVERY_WORKER: u32 = u32::MAX;
+
 /// A chunk that some workers have contributed to.
 #[derive(Debug)]
 pub struct Pending {
@@ -43,7 +46,7 @@ pub struct Readiness {
     pub chunks_left: u32,
     pub priority: u16,
     pub combine: Combine,
-    /// The worker whose bytes a copy needs; of a gather, one of them.
+    /// The worker whose bytes a copy needs, or [`EVERY_WORKER`] for a gather.
     pub root: u32,
     pub candidate: bool,
     pub announced: bool,
@@ -92,12 +95,9 @@ impl Node {
         if entry.candidate {
             return;
         }
-        if entry.combine == Combine::Copy && self.is_gone(entry.root) {
-            let error = SyncError::Dead {
-                who: self.world.name(entry.root),
-                how: format!("it left before it gave its part of key `{}`", self.key_name(id.0)),
-            };
-            return self.fail(error);
+        if let Some(giver) = self.lost_giver(entry, |w| self.is_gone(w)) {
+            let how = format!("it left before it gave its part of key `{}`", self.key_name(id.0));
+            return self.fail(SyncError::Dead { who: self.world.name(giver), how });
         }
         let all = (0..self.world.workers)
             .all(|w| entry.ready.contains(w) || self.is_gone(w) || self.has_contributed(id, w));
@@ -111,6 +111,12 @@ impl Node {
             entry.candidate = true;
         }
         self.announce();
+    }
+
+    /// A worker without whom a copy cannot end, if it is among the `gone`.
+    pub(super) fn lost_giver(&self, entry: &Readiness, gone: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+        let gives = |w: &NodeId| entry.root == *w || entry.root == EVERY_WORKER;
+        (0..self.world.workers).find(|w| entry.combine == Combine::Copy && gives(w) && gone(*w))
     }
 
     fn has_contributed(&self, (key, step): (u64, u64), worker: NodeId) -> bool {
@@ -164,10 +170,22 @@ impl Node {
             parked: Vec::new(),
             own: None,
         };
+        let (dtype, combine) = (request.dtype, request.combine);
         let pending = self.pending.entry(key).or_insert_with(fresh);
+        if (pending.dtype, pending.combine, pending.len) != (dtype, combine, chunk.len) {
+            // Summing would read and write beyond the own tensor.
+            let a = format!("{} bytes of {}, {}", pending.len, pending.dtype, pending.combine.name());
+            let b = format!("{} bytes of {dtype}, {}", chunk.len, combine.name());
+            let first = pending.first;
+            return self.mismatch(key.0, "part", first, a, me, b);
+        }
         pending.own = Some((id, weight));
         pending.weight += weight;
         pending.contributed.insert(me);
+        // Peers whose window was full have announced what this worker gives at once.
+        if self.readiness.get(&(key.0, key.1)).is_some_and(|r| !r.candidate) {
+            self.consider((key.0, key.1));
+        }
         self.complete(key);
     }
 
@@ -194,6 +212,7 @@ impl Node {
             let a = format!("{} bytes of {}, {}", pending.len, pending.dtype, pending.combine.name());
             let b = format!("{len} bytes of {}, {}", header.dtype, header.combine.name());
             let first = pending.first;
+            self.pool.put(buffer);
             return self.mismatch(header.key, "part", first, a, from, b);
         }
         let (dtype, wide) = (header.dtype, len / header.dtype.size() * header.dtype.accumulator_size());
@@ -202,7 +221,7 @@ impl Node {
         } else if let Some(sum) = &mut pending.sum {
             reduce::add(dtype, buffer.bytes(len), header.weight, sum.bytes_mut(wide));
             self.pool.put(buffer);
-        } else if wide == len && header.weight == 1.0 {
+        } else if dtype.accumulator_size() == dtype.size() && header.weight == 1.0 {
             // The first part needs no copy: what it was received into becomes the sum.
             pending.sum = Some(buffer);
         } else {
@@ -256,8 +275,8 @@ impl Node {
                 priority: pending.priority,
                 ..self.header(Kind::Result)
             };
-            let (there, dead) = (&pending.contributed, self.dead.clone());
-            self.deliver(header, result, Then::Nothing, |w| there.contains(w) && !dead.contains(w));
+            let there = &pending.contributed;
+            self.deliver(header, result, Then::Nothing, |w| there.contains(w));
         }
         self.progress((key.0, key.1), pending.len);
     }
@@ -275,7 +294,8 @@ impl Node {
         if alone && own.as_ref().is_some_and(|(_, weight)| weight * scale == 1.0) {
             return None;
         }
-        if wide == len && pending.parked.is_empty() && let Some((bytes, weight)) = &mut own && let Some(mut sum) = pending.sum.take() {
+        let own_width = dtype.accumulator_size() == dtype.size();
+        if own_width && pending.parked.is_empty() && let Some((bytes, weight)) = &mut own && let Some(mut sum) = pending.sum.take() {
             // The usual case in one pass: both copies of the result are written while the parts are in registers.
             reduce::close(dtype, sum.bytes_mut(len), bytes, *weight, scale);
             return Some(sum);
@@ -302,7 +322,7 @@ impl Node {
         for (_, _, buffer) in pending.parked.drain(..) {
             self.pool.put(buffer);
         }
-        let result = if wide == len {
+        let result = if own_width {
             reduce::scale(dtype, sum.bytes_mut(len), scale);
             sum
         } else {

@@ -3,6 +3,7 @@
 use super::op::{Op, OpId, Request};
 use super::outbox::{Frame, Payload, Stream};
 use super::world::NodeId;
+use super::shard::EVERY_WORKER;
 use super::{Node, SMALL, SMALL_WINDOW};
 use crate::error::SyncError;
 use crate::layout::Chunk;
@@ -59,7 +60,10 @@ impl Node {
         let priority = op.request.priority;
         let (key, step, combine, dtype) = (op.request.key, op.step, op.request.combine, op.request.dtype);
         if !at_once {
-            let root = op.request.layout.blocks[chunks[0].block as usize].only;
+            // Not only of this shard's blocks: a gather's parts may be spread so that it sees one giver or several.
+            let mut givers = op.request.layout.blocks.iter().map(|b| b.only);
+            let first = givers.next().flatten();
+            let root = if givers.all(|g| g == first) { first } else { Some(EVERY_WORKER) };
             let header = Header {
                 key,
                 step,

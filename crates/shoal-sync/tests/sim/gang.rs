@@ -83,8 +83,10 @@ impl Gang {
     /// Moves until nothing can move; then everything must have ended (GRAD-5).
     pub fn run(mut self) -> (Outcome, Chooser) {
         loop {
-            for (node, _) in self.plan.deaths.clone().into_iter().filter(|(_, at)| *at == self.events) {
-                self.die(node);
+            for (node, at) in self.plan.deaths.clone() {
+                if at == self.events {
+                    self.die(node);
+                }
             }
             let possible = self.possible();
             if possible.is_empty() {

@@ -1,6 +1,5 @@
 //! A user's tensor with known contents, and guards on both sides of it that nobody may touch.
 
-use super::dice::mix;
 use half::{bf16, f16};
 use shoal_sync::dtype::DType;
 
@@ -76,7 +75,8 @@ fn read(dtype: DType, at: &[u8]) -> f64 {
 
 /// Between -1 and 1, with all its bits in use: sums of these depend on their order.
 fn raw(source: u64, index: usize) -> f32 {
-    ((mix(source ^ index as u64) >> 40) as i32 - (1 << 23)) as f32 / (1 << 23) as f32
+    let bits = (source ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((bits >> 40) as i32 - (1 << 23)) as f32 / (1 << 23) as f32
 }
 
 /// Element `index` of `source`, as it is after rounding to `dtype`.

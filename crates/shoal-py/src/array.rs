@@ -1,0 +1,43 @@
+//! A NumPy array as the engine needs it: type, shape, and the place of its bytes.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use shoal_sync::{DType, TensorSpec};
+
+/// Borrowed for as long as the caller keeps the array.
+pub struct View {
+    pub spec: TensorSpec,
+    pub at: *mut u8,
+}
+
+/// Refuses what cannot be worked on in place, and says how to mend it.
+pub fn view(array: &Bound<'_, PyAny>, priority: u16) -> PyResult<View> {
+    let Ok(array) = array.cast::<PyUntypedArray>() else {
+        let kind = array.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("expected a numpy.ndarray, got {kind}")));
+    };
+    let name: String = array.dtype().getattr("name")?.extract()?;
+    let dtype = match name.as_str() {
+        "float32" => DType::F32,
+        "float64" => DType::F64,
+        "float16" => DType::F16,
+        "bfloat16" => DType::Bf16,
+        other => {
+            let message = format!("arrays of {other} cannot be summed; use float32, float64, float16 or bfloat16");
+            return Err(PyTypeError::new_err(message));
+        }
+    };
+    if !array.is_c_contiguous() {
+        return Err(PyValueError::new_err("the array is not C-contiguous; use numpy.ascontiguousarray"));
+    }
+    // SAFETY: the array object is alive while we hold a reference to it, and its header is read under the GIL.
+    let (flags, data) = unsafe {
+        let object = &*array.as_array_ptr();
+        (object.fields.flags, object.fields.data)
+    };
+    if flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
+        return Err(PyValueError::new_err("the array is read-only, but the result is written into it; pass a copy"));
+    }
+    Ok(View { spec: TensorSpec { dtype, shape: array.shape().to_vec(), priority }, at: data.cast() })
+}

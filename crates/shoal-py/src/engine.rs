@@ -1,0 +1,209 @@
+//! One worker's connection, as Python holds it.
+
+use crate::array::view;
+use crate::errors::exception;
+use crate::handle::{self, Handle};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use shoal_sync::{Op, Pending, Settings, settings};
+use std::time::Duration;
+
+#[pyclass(module = "shoal._shoal", frozen)]
+pub struct Engine {
+    engine: shoal_sync::Engine,
+}
+
+#[pymethods]
+impl Engine {
+    /// Connects; arguments win over the environment.
+    #[new]
+    #[pyo3(signature = (*, master_address=None, client_id=None, num_workers=None, distributed=None, num_push_threads=None,
+        num_pull_threads=None, block_size=None, shared_memory=None, deterministic=None, on_death=None, token=None,
+        connect_timeout=None, listen_host=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    fn new(
+        py: Python<'_>,
+        master_address: Option<String>,
+        client_id: Option<i64>,
+        num_workers: Option<u32>,
+        distributed: Option<bool>,
+        num_push_threads: Option<u32>,
+        num_pull_threads: Option<u32>,
+        block_size: Option<usize>,
+        shared_memory: Option<bool>,
+        deterministic: Option<bool>,
+        on_death: Option<String>,
+        token: Option<String>,
+        connect_timeout: Option<f64>,
+        listen_host: Option<String>,
+    ) -> PyResult<Engine> {
+        let fail = |e| exception(py, &e);
+        let mut s = Settings::from_env(|name| std::env::var(name).ok()).map_err(fail)?;
+        s.master_address = master_address.unwrap_or(s.master_address);
+        s.client_id = client_id.unwrap_or(s.client_id);
+        s.num_workers = num_workers.unwrap_or(s.num_workers);
+        s.distributed = distributed.unwrap_or(s.distributed);
+        s.num_push_threads = num_push_threads.unwrap_or(s.num_push_threads);
+        s.num_pull_threads = num_pull_threads.unwrap_or(s.num_pull_threads);
+        s.block_size = block_size.unwrap_or(s.block_size);
+        s.shared_memory = shared_memory.unwrap_or(s.shared_memory);
+        s.deterministic = deterministic.unwrap_or(s.deterministic);
+        if let Some(text) = on_death {
+            s.on_death = settings::on_death("on_death", &text).map_err(fail)?;
+        }
+        s.token = token.unwrap_or(s.token);
+        if let Some(seconds) = connect_timeout {
+            s.connect_timeout = Duration::try_from_secs_f64(seconds)
+                .map_err(|e| PyValueError::new_err(format!("connect_timeout: {e}")))?;
+        }
+        s.listen_host = listen_host.or(s.listen_host);
+        let engine = py.detach(|| shoal_sync::Engine::connect(s)).map_err(fail)?;
+        Ok(Engine { engine })
+    }
+
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.engine.rank()
+    }
+
+    #[getter]
+    fn size(&self) -> u32 {
+        self.engine.size()
+    }
+
+    #[getter]
+    fn servers(&self) -> u32 {
+        self.engine.servers()
+    }
+
+    /// Starts a sum or mean in place and returns a handle.
+    #[pyo3(signature = (array, name, op, weight, priority))]
+    fn push_pull(
+        &self,
+        py: Python<'_>,
+        array: Bound<'_, PyAny>,
+        name: &str,
+        op: &str,
+        weight: f64,
+        priority: u16,
+    ) -> PyResult<Handle> {
+        let pending = self.start_push_pull(py, &array, name, op, weight, priority)?;
+        Ok(Handle::new(self.engine.clone(), pending, array.unbind()))
+    }
+
+    /// A sum or mean in place, waited for.
+    #[pyo3(signature = (array, name, op, weight, priority))]
+    fn push_pull_wait(
+        &self,
+        py: Python<'_>,
+        array: Bound<'_, PyAny>,
+        name: &str,
+        op: &str,
+        weight: f64,
+        priority: u16,
+    ) -> PyResult<()> {
+        let pending = self.start_push_pull(py, &array, name, op, weight, priority)?;
+        handle::wait(py, &self.engine, pending)
+    }
+
+    fn broadcast(&self, py: Python<'_>, array: Bound<'_, PyAny>, name: &str, root: u32) -> PyResult<()> {
+        let view = view(&array, 0)?;
+        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let at = SendPtr(view.at);
+        // SAFETY: `array` is referenced until the wait below has ended, and its layout was just checked.
+        let pending = py.detach(|| unsafe { self.engine.broadcast(&key, at.get(), root) });
+        handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?)
+    }
+
+    /// `array`'s first dimension is the number of workers; the own row must be filled in.
+    fn all_gather(&self, py: Python<'_>, array: Bound<'_, PyAny>, name: &str) -> PyResult<()> {
+        let view = view(&array, 0)?;
+        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let at = SendPtr(view.at);
+        // SAFETY: as in `broadcast`.
+        let pending = py.detach(|| unsafe { self.engine.all_gather(&key, at.get()) });
+        handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?)
+    }
+
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.engine.barrier()).map_err(|e| exception(py, &e))
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.engine.finish()).map_err(|e| exception(py, &e))
+    }
+
+    fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.engine.shutdown()).map_err(|e| exception(py, &e))
+    }
+
+    fn abort(&self, py: Python<'_>, why: &str) {
+        py.detach(|| self.engine.abort(why));
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let traffic = py.detach(|| self.engine.traffic());
+        let out = PyDict::new(py);
+        out.set_item("bytes_sent", traffic.bytes_sent)?;
+        out.set_item("bytes_received", traffic.bytes_received)?;
+        out.set_item("frames_sent", traffic.frames_sent)?;
+        out.set_item("frames_received", traffic.frames_received)?;
+        out.set_item("chunks_summed", traffic.chunks_summed)?;
+        out.set_item("operations", traffic.operations)?;
+        out.set_item("buffer_bytes_peak", traffic.buffer_bytes_peak)?;
+        let keys = PyDict::new(py);
+        for (name, times) in &traffic.keys {
+            let row = PyDict::new(py);
+            row.set_item("count", times.count)?;
+            row.set_item("queue_ms", times.queue as f64 / 1e6)?;
+            row.set_item("wire_ms", times.wire as f64 / 1e6)?;
+            row.set_item("wait_ms", times.wait as f64 / 1e6)?;
+            keys.set_item(&**name, row)?;
+        }
+        out.set_item("keys", keys)?;
+        Ok(out)
+    }
+}
+
+impl Engine {
+    fn start_push_pull(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        name: &str,
+        op: &str,
+        weight: f64,
+        priority: u16,
+    ) -> PyResult<Pending> {
+        let op = match op {
+            "sum" => Op::Sum,
+            "mean" => Op::Mean,
+            "weighted_mean" => Op::WeightedMean(weight),
+            other => {
+                let message = format!("op is {other:?}; expected \"sum\", \"mean\" or \"weighted_mean\"");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let view = view(array, priority)?;
+        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let at = SendPtr(view.at);
+        // SAFETY: the caller keeps `array` referenced until the operation has been waited for.
+        py.detach(|| unsafe { self.engine.push_pull(&key, at.get(), op) }).map_err(|e| exception(py, &e))
+    }
+}
+
+/// The place of an array whose owner is kept alive by the caller.
+#[derive(Clone, Copy)]
+struct SendPtr(*mut u8);
+
+// SAFETY: only the address crosses; who may touch the memory is the engine's contract.
+unsafe impl Send for SendPtr {}
+// SAFETY: as above.
+unsafe impl Sync for SendPtr {}
+
+impl SendPtr {
+    fn get(self) -> *mut u8 {
+        self.0
+    }
+}

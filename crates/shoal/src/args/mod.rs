@@ -1,0 +1,15 @@
+//! Command lines, one file a program.
+
+pub mod ps_master;
+pub mod ps_server;
+
+/// Shown at the end of every program's help.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  the run ended well, or this program was told to stop
+  1  the run failed; the last line on stderr says whose fault it was
+  2  the command line or a setting is wrong
+  3  the run could not start: nobody to reach, a wrong token, another version
+
+Environment:
+  SHOAL_TOKEN  the run's secret, the same for all its nodes; never given on the command line";

@@ -1,0 +1,8 @@
+//! What the programs share. One verb, one file: `args/<verb>.rs` says what may be asked, `commands/<verb>.rs` does it.
+
+pub mod args;
+pub mod commands;
+pub mod exit;
+pub mod logging;
+pub mod metrics;
+pub mod signals;

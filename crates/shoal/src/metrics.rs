@@ -1,0 +1,39 @@
+//! Prometheus text on an address of the user's choice: one page, no framework.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// A scrape that takes longer is abandoned; scrapers come one after the other.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Answers `GET /metrics` with what `render` gives, from a thread of its own.
+pub fn serve(address: &str, render: impl Fn() -> String + Send + 'static) -> anyhow::Result<std::net::SocketAddr> {
+    use anyhow::Context;
+    let listener = TcpListener::bind(address)
+        .with_context(|| format!("cannot serve metrics on {address}: is the port taken, or the address not of this host?"))?;
+    let local = listener.local_addr()?;
+    std::thread::Builder::new().name("metrics".into()).spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            if let Err(error) = answer(&mut stream, &render) {
+                tracing::debug!(%error, "a scrape failed");
+            }
+        }
+    })?;
+    Ok(local)
+}
+
+fn answer(stream: &mut std::net::TcpStream, render: &impl Fn() -> String) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = [0u8; 1024];
+    let n = stream.read(&mut request)?;
+    let wanted = request[..n].starts_with(b"GET /metrics ");
+    let (status, body) = if wanted { ("200 OK", render()) } else { ("404 Not Found", "see /metrics\n".into()) };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}

@@ -1,0 +1,66 @@
+"""Shoal: make an ordinary training script data-parallel.
+
+    import shoal
+    shoal.init()                          # settings from arguments or from SHOAL_* in the environment
+    shoal.broadcast(weights, name="w")    # everyone starts from rank 0's values
+    shoal.push_pull(gradient, name="w")   # in place: the mean over all workers
+    shoal.shutdown()
+"""
+
+from ._api import (
+    Handle,
+    abort,
+    all_gather,
+    barrier,
+    broadcast,
+    finish,
+    init,
+    is_initialized,
+    push_pull,
+    push_pull_async,
+    rank,
+    shutdown,
+    size,
+    stats,
+)
+from ._shoal import __version__
+from .errors import (
+    AbortedError,
+    ConnectError,
+    DeadlockError,
+    DeadRankError,
+    MismatchError,
+    ProtocolError,
+    SettingError,
+    ShoalError,
+    ShutDownError,
+    UsageError,
+)
+
+__all__ = [
+    "AbortedError",
+    "ConnectError",
+    "DeadRankError",
+    "DeadlockError",
+    "Handle",
+    "MismatchError",
+    "ProtocolError",
+    "SettingError",
+    "ShoalError",
+    "ShutDownError",
+    "UsageError",
+    "__version__",
+    "abort",
+    "all_gather",
+    "barrier",
+    "broadcast",
+    "finish",
+    "init",
+    "is_initialized",
+    "push_pull",
+    "push_pull_async",
+    "rank",
+    "shutdown",
+    "size",
+    "stats",
+]

@@ -1,0 +1,65 @@
+from typing import Any, Dict, List, Literal, Optional
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import (
+    AbortedError as AbortedError,
+    ConnectError as ConnectError,
+    DeadlockError as DeadlockError,
+    DeadRankError as DeadRankError,
+    MismatchError as MismatchError,
+    ProtocolError as ProtocolError,
+    SettingError as SettingError,
+    ShoalError as ShoalError,
+    ShutDownError as ShutDownError,
+    UsageError as UsageError,
+)
+
+__version__: str
+
+class Handle:
+    def wait(self) -> NDArray[Any]: ...
+    def done(self) -> bool: ...
+    def waiting_for(self) -> List[int]: ...
+
+def init(
+    *,
+    master_address: Optional[str] = None,
+    client_id: Optional[int] = None,
+    num_workers: Optional[int] = None,
+    distributed: Optional[bool] = None,
+    num_push_threads: Optional[int] = None,
+    num_pull_threads: Optional[int] = None,
+    block_size: Optional[int] = None,
+    shared_memory: Optional[bool] = None,
+    deterministic: Optional[bool] = None,
+    on_death: Optional[Literal["fail", "continue"]] = None,
+    token: Optional[str] = None,
+    connect_timeout: Optional[float] = None,
+    listen_host: Optional[str] = None,
+) -> None: ...
+def is_initialized() -> bool: ...
+def rank() -> int: ...
+def size() -> int: ...
+def push_pull(
+    array: NDArray[Any],
+    op: Optional[Literal["sum", "mean", "weighted_mean"]] = None,
+    name: Optional[str] = None,
+    weight: Optional[float] = None,
+    priority: int = 0,
+) -> NDArray[Any]: ...
+def push_pull_async(
+    array: NDArray[Any],
+    op: Optional[Literal["sum", "mean", "weighted_mean"]] = None,
+    name: Optional[str] = None,
+    weight: Optional[float] = None,
+    priority: int = 0,
+) -> Handle: ...
+def broadcast(array: NDArray[Any], root: int = 0, name: Optional[str] = None) -> NDArray[Any]: ...
+def all_gather(array: NDArray[Any], name: Optional[str] = None) -> NDArray[Any]: ...
+def barrier() -> None: ...
+def finish() -> None: ...
+def stats() -> Dict[str, Any]: ...
+def abort(why: str) -> None: ...
+def shutdown() -> None: ...

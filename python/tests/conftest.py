@@ -1,0 +1,15 @@
+"""A test that cannot run is skipped with its reason; with CI=true nothing may be skipped."""
+
+import os
+
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    # Taken from the report, which has tests that skip and whole files that do, such as by importorskip.
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") == "true" and reporter is not None and reporter.stats.get("skipped"):
+        reporter.write_line("")
+        reporter.write_line("with CI=true a skipped test is a failure", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
