@@ -1,9 +1,19 @@
 //! `cargo xtask VERB`: one verb, one file.
 
 mod bench;
+mod cargo;
+mod ci;
+mod demo;
+mod gang;
+mod hosts;
+mod report;
+mod setup;
+mod test;
 mod venv;
+mod wheel;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Shoal's own commands")]
@@ -16,6 +26,16 @@ struct Args {
 enum Verb {
     /// Measure ours and the peers side by side and print ratios.
     Bench(bench::Args),
+    /// What CI runs: all of `test`, with nothing skipped.
+    Ci,
+    /// Train a small network on four workers, and compare with one process.
+    Demo,
+    /// Test hosts to try things on by hand: machines made of namespaces, reached over real ssh.
+    Hosts(hosts::Args),
+    /// Install what the tests need from the system.
+    Setup,
+    /// Run every check and test.
+    Test(test::Args),
 }
 
 /// The root of the checkout.
@@ -23,8 +43,23 @@ pub fn root() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", report::told(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     match Args::parse().verb {
         Verb::Bench(args) => bench::run(args),
+        Verb::Ci => ci::run(),
+        Verb::Demo => demo::run(),
+        Verb::Hosts(args) => hosts::run(args),
+        Verb::Setup => setup::run(),
+        Verb::Test(args) => test::run(args),
     }
 }

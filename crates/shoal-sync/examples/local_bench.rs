@@ -11,10 +11,11 @@ use shoal_sync::local::{Action, Hosting, LocalGroup, LocalOp, Options, Scale};
 
 const SECRET: [u8; 32] = [7; 32];
 const WARM_UP: u64 = 5;
-const SIZES: [(&str, usize); 7] = [
+const SIZES: [(&str, usize); 8] = [
     ("4 KB", 4 << 10),
     ("16 KB", 16 << 10),
     ("64 KB", 64 << 10),
+    ("256 KB", 256 << 10),
     ("1 MB", 1 << 20),
     ("16 MB", 16 << 20),
     ("64 MB", 64 << 20),

@@ -56,6 +56,7 @@ fn worker() {
         run();
         run();
         engine.barrier().expect("barrier");
+        let cpu = cpu_seconds();
         let mut times: Vec<f64> = (0..rounds)
             .map(|_| {
                 let start = Instant::now();
@@ -65,7 +66,16 @@ fn worker() {
             .collect();
         times.sort_by(f64::total_cmp);
         assert!(data.iter().all(|x| *x == 1.0), "wrong mean");
-        println!("{:>8} KB  median {:8.3} ms  best {:8.3}", elements * 4 / 1024, times[times.len() / 2], times[0]);
+        let cpu = (cpu_seconds() - cpu) / rounds as f64 * 1e3;
+        let (kb, median, best) = (elements * 4 / 1024, times[times.len() / 2], times[0]);
+        println!("{kb:>8} KB  median {median:8.3} ms  best {best:8.3}  cpu {cpu:8.3} ms per worker and sum");
     }
     engine.shutdown().expect("shutdown");
+}
+
+fn cpu_seconds() -> f64 {
+    let usage = std::fs::read_to_string("/proc/self/stat").expect("procfs");
+    let fields: Vec<&str> = usage.rsplit(')').next().expect("fields").split_whitespace().collect();
+    let ticks: f64 = fields[11].parse::<f64>().expect("utime") + fields[12].parse::<f64>().expect("stime");
+    ticks / 100.0
 }

@@ -2,7 +2,7 @@
 //!
 //! Workers and shards exchange blocks of tensors; a master knows who they are. Read in this order:
 //! [`layout`] (how a tensor is cut), [`wire`] (what a frame is), [`node`] (what happens to it, without any I/O), [`net`] (sockets),
-//! [`engine`] (what programs call), [`master`] and [`server`] (the other programs of a run), `local` (workers of one host).
+//! [`engine`] (what programs call), [`master`] and [`server`] (the other programs of a run), [`local`] (workers of one host).
 
 pub mod control;
 pub mod dtype;

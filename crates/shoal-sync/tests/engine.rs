@@ -28,7 +28,9 @@ fn check_sizes(engine: &Engine) {
 #[test]
 fn any_numbers_of_workers_and_servers() {
     for (workers, servers) in [(1, 0), (2, 0), (3, 0), (1, 1), (3, 2), (2, 5)] {
-        Gang::start(workers, servers).work(workers, |_| {}, check_sizes);
+        for shared in [false, true] {
+            Gang::start(workers, servers).work(workers, |s| s.shared_memory = shared, check_sizes);
+        }
     }
 }
 
@@ -50,122 +52,143 @@ fn any_settings_make_progress() {
 
 #[test]
 fn means_weights_and_element_types() {
-    Gang::start(2, 0).work(2, |_| {}, |engine| {
-        let rank = engine.rank() as f32;
-        let mut x = vec![rank; 5000];
-        combine(engine, "mean", &mut x, Op::Mean).expect("mean");
-        assert_eq!(x, vec![0.5; 5000]);
-        // Rank 0 has 30 samples, rank 1 has 10.
-        let mut x = vec![rank * 4.0; 5000];
-        let weight = if engine.rank() == 0 { 30.0 } else { 10.0 };
-        combine(engine, "weighted", &mut x, Op::WeightedMean(weight)).expect("weighted");
-        assert_eq!(x, vec![1.0; 5000]);
+    for shared in [false, true] {
+        Gang::start(2, 0).work(2, |s| s.shared_memory = shared, check_operations);
+    }
+}
 
-        let mut wide = vec![1e-12f64 * f64::from(engine.rank() + 1); 200_000];
-        let key = TensorSpec { dtype: DType::F64, shape: vec![wide.len()], priority: 0 };
-        let key = engine.register("f64", key).expect("register");
-        // SAFETY: `wide` lives until the wait has ended.
-        unsafe { engine.push_pull(&key, wide.as_mut_ptr().cast(), Op::Sum) }.expect("submit").wait().expect("sum");
-        assert!(wide.iter().all(|x| (x - 3e-12).abs() < 1e-24));
+fn check_operations(engine: &Engine) {
+    let rank = engine.rank() as f32;
+    let mut x = vec![rank; 5000];
+    combine(engine, "mean", &mut x, Op::Mean).expect("mean");
+    assert_eq!(x, vec![0.5; 5000]);
+    // Rank 0 has 30 samples, rank 1 has 10.
+    let mut x = vec![rank * 4.0; 5000];
+    let weight = if engine.rank() == 0 { 30.0 } else { 10.0 };
+    combine(engine, "weighted", &mut x, Op::WeightedMean(weight)).expect("weighted");
+    assert_eq!(x, vec![1.0; 5000]);
 
-        for dtype in [DType::Bf16, DType::F16] {
-            let one = |x: f32| match dtype {
-                DType::Bf16 => half::bf16::from_f32(x).to_bits(),
-                _ => half::f16::from_f32(x).to_bits(),
-            };
-            let mut x = vec![one(rank + 1.0); 400_000];
-            let key = TensorSpec { dtype, shape: vec![x.len()], priority: 0 };
-            let key = engine.register(dtype.name(), key).expect("register");
-            // SAFETY: `x` lives until the wait has ended.
-            unsafe { engine.push_pull(&key, x.as_mut_ptr().cast(), Op::Mean) }.expect("submit").wait().expect("mean");
-            assert!(x.iter().all(|b| *b == one(1.5)), "{dtype}");
-        }
-    });
+    let mut wide = vec![1e-12f64 * f64::from(engine.rank() + 1); 200_000];
+    let key = TensorSpec { dtype: DType::F64, shape: vec![wide.len()], priority: 0 };
+    let key = engine.register("f64", key).expect("register");
+    // SAFETY: `wide` lives until the wait has ended.
+    unsafe { engine.push_pull(&key, wide.as_mut_ptr().cast(), Op::Sum) }.expect("submit").wait().expect("sum");
+    assert!(wide.iter().all(|x| (x - 3e-12).abs() < 1e-24));
+
+    for dtype in [DType::Bf16, DType::F16] {
+        let one = |x: f32| match dtype {
+            DType::Bf16 => half::bf16::from_f32(x).to_bits(),
+            _ => half::f16::from_f32(x).to_bits(),
+        };
+        let mut x = vec![one(rank + 1.0); 400_000];
+        let key = TensorSpec { dtype, shape: vec![x.len()], priority: 0 };
+        let key = engine.register(dtype.name(), key).expect("register");
+        // SAFETY: `x` lives until the wait has ended.
+        unsafe { engine.push_pull(&key, x.as_mut_ptr().cast(), Op::Mean) }.expect("submit").wait().expect("mean");
+        assert!(x.iter().all(|b| *b == one(1.5)), "{dtype}");
+    }
 }
 
 #[test]
 fn broadcast_and_all_gather() {
-    for servers in [0, 2] {
-        Gang::start(3, servers).work(3, |_| {}, |engine| {
-            for len in [0usize, 7, 600_000] {
-                for root in 0..3 {
-                    let mut x = values(engine.rank(), len);
-                    let spec = TensorSpec { dtype: DType::F32, shape: vec![len], priority: 0 };
-                    let key = engine.register(&format!("b{len} {root}"), spec).expect("register");
-                    // SAFETY: `x` lives until the wait has ended.
-                    let pending = unsafe { engine.broadcast(&key, x.as_mut_ptr().cast(), root) }.expect("submit");
-                    pending.wait().expect("broadcast");
-                    assert_eq!(x, values(root, len));
+    for (servers, shared) in [(0, false), (2, false), (0, true)] {
+        Gang::start(3, servers).work(
+            3,
+            |s| s.shared_memory = shared,
+            |engine| {
+                for len in [0usize, 7, 600_000] {
+                    for root in 0..3 {
+                        let mut x = values(engine.rank(), len);
+                        let spec = TensorSpec { dtype: DType::F32, shape: vec![len], priority: 0 };
+                        let key = engine.register(&format!("b{len} {root}"), spec).expect("register");
+                        // SAFETY: `x` lives until the wait has ended.
+                        let pending = unsafe { engine.broadcast(&key, x.as_mut_ptr().cast(), root) }.expect("submit");
+                        pending.wait().expect("broadcast");
+                        assert_eq!(x, values(root, len));
+                    }
+                    let mut all = vec![0.0f32; 3 * len];
+                    let mine = engine.rank() as usize;
+                    all[mine * len..(mine + 1) * len].copy_from_slice(&values(engine.rank(), len));
+                    let spec = TensorSpec { dtype: DType::F32, shape: vec![3, len], priority: 0 };
+                    let key = engine.register(&format!("g{len}"), spec).expect("register");
+                    // SAFETY: `all` lives until the wait has ended.
+                    unsafe { engine.all_gather(&key, all.as_mut_ptr().cast()) }
+                        .expect("submit")
+                        .wait()
+                        .expect("gather");
+                    let expected: Vec<f32> = (0..3).flat_map(|r| values(r, len)).collect();
+                    assert_eq!(all, expected);
                 }
-                let mut all = vec![0.0f32; 3 * len];
-                let mine = engine.rank() as usize;
-                all[mine * len..(mine + 1) * len].copy_from_slice(&values(engine.rank(), len));
-                let spec = TensorSpec { dtype: DType::F32, shape: vec![3, len], priority: 0 };
-                let key = engine.register(&format!("g{len}"), spec).expect("register");
-                // SAFETY: `all` lives until the wait has ended.
-                unsafe { engine.all_gather(&key, all.as_mut_ptr().cast()) }.expect("submit").wait().expect("gather");
-                let expected: Vec<f32> = (0..3).flat_map(|r| values(r, len)).collect();
-                assert_eq!(all, expected);
-            }
-            engine.barrier().expect("barrier");
-        });
+                engine.barrier().expect("barrier");
+            },
+        );
     }
 }
 
 #[test]
 fn unequal_numbers_of_steps() {
-    Gang::start(3, 0).work(3, |_| {}, |engine| {
-        let rank = engine.rank();
-        for step in 0..(2 + rank) {
-            let mut x = vec![1.0f32; 200_000];
-            combine(engine, "x", &mut x, Op::Sum).expect("sum");
-            let taking_part = (0..3).filter(|r| step < 2 + r).count() as f32;
-            assert_eq!(x[0], taking_part, "rank {rank} step {step}");
-        }
-        engine.finish().expect("finish");
-    });
+    for shared in [false, true] {
+        Gang::start(3, 0).work(3, |s| s.shared_memory = shared, uneven_steps);
+    }
+}
+
+fn uneven_steps(engine: &Engine) {
+    let rank = engine.rank();
+    for step in 0..(2 + rank) {
+        let mut x = vec![1.0f32; 200_000];
+        combine(engine, "x", &mut x, Op::Sum).expect("sum");
+        let taking_part = (0..3).filter(|r| step < 2 + r).count() as f32;
+        assert_eq!(x[0], taking_part, "rank {rank} step {step}");
+    }
+    engine.finish().expect("finish");
 }
 
 #[test]
 fn many_keys_in_flight_from_many_threads_in_any_order() {
-    Gang::start(3, 0).work(3, |_| {}, |engine| {
-        std::thread::scope(|scope| {
-            for thread in 0..4usize {
-                let engine = engine.clone();
-                scope.spawn(move || {
-                    let mut order: Vec<usize> = (0..12).collect();
-                    order.rotate_left((engine.rank() as usize * 5 + thread) % 12);
-                    let mut data: Vec<Vec<f32>> =
-                        (0..12).map(|i| values(engine.rank(), 1 + i * 40_000 * (1 + thread % 2))).collect();
-                    let lens: Vec<usize> = data.iter().map(Vec::len).collect();
-                    let mut pending = Vec::new();
-                    for &i in &order {
-                        let spec = TensorSpec { dtype: DType::F32, shape: vec![lens[i]], priority: i as u16 };
-                        let key = engine.register(&format!("{thread}/{i}"), spec).expect("register");
-                        let at = data[i].as_mut_ptr().cast();
-                        // SAFETY: `data` lives until all waits have ended.
-                        pending.push(unsafe { engine.push_pull(&key, at, Op::Sum) }.expect("submit"));
-                    }
-                    for p in pending {
-                        p.wait().expect("sum");
-                    }
-                    for (i, x) in data.iter().enumerate() {
-                        assert_eq!(*x, sum_of(3, lens[i]));
-                    }
-                });
-            }
-        });
+    for shared in [false, true] {
+        Gang::start(3, 0).work(3, |s| s.shared_memory = shared, many_threads);
+    }
+}
+
+fn many_threads(engine: &Engine) {
+    std::thread::scope(|scope| {
+        for thread in 0..4usize {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                let mut order: Vec<usize> = (0..12).collect();
+                order.rotate_left((engine.rank() as usize * 5 + thread) % 12);
+                let mut data: Vec<Vec<f32>> =
+                    (0..12).map(|i| values(engine.rank(), 1 + i * 40_000 * (1 + thread % 2))).collect();
+                let lens: Vec<usize> = data.iter().map(Vec::len).collect();
+                let mut pending = Vec::new();
+                for &i in &order {
+                    let spec = TensorSpec { dtype: DType::F32, shape: vec![lens[i]], priority: i as u16 };
+                    let key = engine.register(&format!("{thread}/{i}"), spec).expect("register");
+                    let at = data[i].as_mut_ptr().cast();
+                    // SAFETY: `data` lives until all waits have ended.
+                    pending.push(unsafe { engine.push_pull(&key, at, Op::Sum) }.expect("submit"));
+                }
+                for p in pending {
+                    p.wait().expect("sum");
+                }
+                for (i, x) in data.iter().enumerate() {
+                    assert_eq!(*x, sum_of(3, lens[i]));
+                }
+            });
+        }
     });
 }
 
 #[test]
 fn deterministic_sums_are_the_same_every_time() {
-    let change = |s: &mut shoal_sync::Settings| s.deterministic = true;
-    let runs: Vec<Vec<Vec<f32>>> = (0..3)
-        .map(|_| {
+    let runs: Vec<Vec<Vec<f32>>> = [false, false, false, true, true]
+        .into_iter()
+        .map(|shared| {
+            let change = move |s: &mut shoal_sync::Settings| (s.deterministic, s.shared_memory) = (true, shared);
             Gang::start(3, 0).work(3, change, |engine| {
-                let mut x: Vec<f32> =
-                    (0..500_000u32).map(|i| ((i * 7919 + engine.rank() * 104_729) % 1000) as f32 * 1.000_1e-3).collect();
+                let mut x: Vec<f32> = (0..500_000u32)
+                    .map(|i| ((i * 7919 + engine.rank() * 104_729) % 1000) as f32 * 1.000_1e-3)
+                    .collect();
                 combine(engine, "x", &mut x, Op::Mean).expect("mean");
                 x
             })

@@ -1,8 +1,22 @@
 //! `cargo xtask bench NAME`: side-by-side measurements.
 
-#[derive(clap::Args)]
-pub struct Args {}
+mod peers;
+mod sync;
 
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    Ok(())
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(clap::Subcommand)]
+enum Bench {
+    /// Sum gradients of four workers: ours, Gloo and Open MPI.
+    Sync(sync::Args),
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.bench {
+        Bench::Sync(args) => sync::run(args),
+    }
 }

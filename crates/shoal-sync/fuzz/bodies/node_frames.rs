@@ -14,17 +14,8 @@ use shoal_sync::wire::{Combine, HEADER, Header, Kind};
 
 const GUARD: u64 = 0x6775_6172_6467_7561;
 const KEYS: [usize; 4] = [0, 600, 70_000, 1_400_000];
-const KINDS: [Kind; 9] = [
-    Kind::Push,
-    Kind::Result,
-    Kind::Ready,
-    Kind::Go,
-    Kind::Spec,
-    Kind::Finish,
-    Kind::Abort,
-    Kind::Waiting,
-    Kind::Ask,
-];
+const KINDS: [Kind; 9] =
+    [Kind::Push, Kind::Result, Kind::Ready, Kind::Go, Kind::Spec, Kind::Finish, Kind::Abort, Kind::Waiting, Kind::Ask];
 const COMBINES: [Combine; 4] = [Combine::Sum, Combine::Mean, Combine::WeightedMean, Combine::Copy];
 
 /// The most chunk memory that peers can make a node hold, whatever they send: their windows, each byte of which
@@ -198,7 +189,9 @@ fn words(kind: Kind, input: &mut Input) -> Vec<u8> {
             KEYS[input.below(4)]
         ),
         Kind::Waiting => format!("[{},{}]", input.below(4), u32::MAX),
-        _ => ["{\"error\":\"shut_down\"}", "{\"error\":\"deadlock\",\"waits\":\"x\"}", "{}"][input.below(3)].to_string(),
+        _ => {
+            ["{\"error\":\"shut_down\"}", "{\"error\":\"deadlock\",\"waits\":\"x\"}", "{}"][input.below(3)].to_string()
+        }
     };
     text.into_bytes()
 }

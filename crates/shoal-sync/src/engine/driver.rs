@@ -3,6 +3,7 @@
 //! takes it back when nobody has driven for a while.
 
 use super::handle::Handle;
+use crate::error::SyncError;
 use crate::net::reactor::{Inbox, Reactor};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -42,6 +43,12 @@ impl Driver {
 
     pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the run has failed, if it has.
+    pub fn fatal(&self) -> Option<SyncError> {
+        // The loop may be asleep with the lock; a failure it has not told yet is told by the next call.
+        self.reactor.try_lock().ok().and_then(|r| r.node.fatal().cloned())
     }
 
     fn seat(&self) -> MutexGuard<'_, Seat> {

@@ -2,11 +2,14 @@
 
 pub mod driver;
 pub mod handle;
+mod local_path;
 pub mod tensor;
 
-use crate::control::{Common, Register, ToMaster};
+use crate::control::{Common, Register, Roster, ToMaster};
+use crate::dtype::DType;
 use crate::error::{Role, SyncError};
 use crate::layout::{Layout, key_of};
+use crate::local::{Hosting, Ticket};
 use crate::net::join::{self, Joined};
 use crate::net::reactor::{Event, Reactor, Traffic};
 use crate::node::op::Request;
@@ -17,7 +20,8 @@ use crate::wire::Combine;
 use crate::net::master_line::Master;
 use driver::Driver;
 use handle::Handle;
-use std::collections::HashMap;
+use local_path::LocalPath;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 pub use tensor::{Key, Op, TensorSpec};
@@ -40,8 +44,10 @@ struct Inner {
     world: World,
     driver: Arc<Driver>,
     master: Option<Master>,
+    local: local_path::Shared,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     keys: Mutex<HashMap<String, TensorSpec>>,
+    introduced: Mutex<HashSet<u64>>,
     barriers: std::sync::atomic::AtomicU64,
 }
 
@@ -50,6 +56,8 @@ struct Inner {
 pub struct Pending {
     engine: Engine,
     handle: Arc<Handle>,
+    /// Set where the tensor goes through memory; the handle then only keeps how it ended.
+    ticket: Option<Ticket>,
     name: Arc<str>,
     patience: Patience,
 }
@@ -63,6 +71,9 @@ impl Engine {
             return Engine::start(settings, 0, Node::new(World::alone(), 0, config), Vec::new(), None);
         }
         let common = common_of(&settings);
+        // Without a place to meet, the network serves as well.
+        let hosting = if settings.shared_memory { Hosting::bind().ok() } else { None };
+        let meeting = hosting.as_ref().map(|h| h.name().to_string());
         let joined = join::join(
             &settings.master_address,
             &settings.token,
@@ -75,8 +86,8 @@ impl Engine {
                 pid: std::process::id(),
                 address: settings.listen_host.clone(),
                 port,
-                memory_domain: None,
-                meeting: None,
+                memory_domain: meeting.as_ref().and_then(|_| crate::host::memory_domain()),
+                meeting,
                 num_workers: settings.num_workers,
                 common: Some(common),
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -84,7 +95,46 @@ impl Engine {
         )?;
         let Joined { me, roster, world, master, master_host, links, .. } = joined;
         let node = Node::new(world, me, config_of(&settings, &roster.common));
-        Engine::start(settings, me, node, links, Some((master, master_host)))
+        let mut engine = Engine::start(settings, me, node, links, Some((master, master_host)))?;
+        if local_path::possible(&roster) {
+            engine.meet_in_memory(&roster, hosting)?;
+        }
+        Ok(engine)
+    }
+
+    /// Sums through memory from now on, if every worker has managed to meet.
+    fn meet_in_memory(&mut self, roster: &Roster, hosting: Option<Hosting>) -> Result<(), SyncError> {
+        let met = LocalPath::meet(roster, self.rank(), &self.inner.settings.token, hosting);
+        // All or nobody: one worker that is left out would wait for ever.
+        let mut votes = [f32::from(u8::from(met.is_ok()))];
+        let key = self.register("shoal: met in memory", TensorSpec { dtype: DType::F32, shape: vec![1], priority: 0 })?;
+        // SAFETY: `votes` outlives the wait.
+        unsafe { self.push_pull(&key, votes.as_mut_ptr().cast(), Op::Sum) }?.wait()?;
+        let all = votes[0] as u32 == self.size();
+        match met {
+            Ok(path) if all => {
+                let path = Arc::new(path);
+                let fault = |e: std::io::Error| SyncError::system("cannot start a thread", e);
+                let helper = path.clone();
+                let builder = std::thread::Builder::new().name("shoal-local".into());
+                let thread = builder.spawn(move || helper.help()).map_err(fault)?;
+                let poison = path.clone();
+                let members: Vec<u32> = (0..self.size()).collect();
+                self.inner.driver.reactor().when_failed(Box::new(move |error| {
+                    let culprit = match error {
+                        SyncError::Dead { who, .. } | SyncError::Aborted { who, .. } | SyncError::Protocol { who, .. } => who.id,
+                        _ => members[0],
+                    };
+                    poison.group().poison(culprit);
+                }));
+                let inner = Arc::get_mut(&mut self.inner).ok_or(SyncError::ShutDown)?;
+                inner.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
+                inner.local = Some(path);
+            }
+            Ok(_) => tracing::info!("not all workers can reach each other's memory; using the network"),
+            Err(why) => tracing::info!(%why, "workers of this host cannot meet in memory; using the network"),
+        }
+        Ok(())
     }
 
     fn start(
@@ -116,8 +166,10 @@ impl Engine {
             world,
             driver,
             master,
+            local: None,
             threads: Mutex::new(threads),
             keys: Mutex::default(),
+            introduced: Mutex::default(),
             barriers: std::sync::atomic::AtomicU64::new(0),
         };
         Ok(Engine { inner: Arc::new(inner) })
@@ -223,10 +275,53 @@ impl Engine {
             layout: Arc::new(layout),
             at,
         };
+        if let Some(pending) = self.submit_in_memory(&request, key)? {
+            return Ok(pending);
+        }
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Submit { request, handle: handle.clone() });
         self.inner.driver.push_along();
-        Ok(Pending { engine: self.clone(), handle, name: key.name.clone(), patience: Patience::new() })
+        Ok(self.pending(handle, None, key))
+    }
+
+    fn pending(&self, handle: Arc<Handle>, ticket: Option<Ticket>, key: &Key) -> Pending {
+        Pending { engine: self.clone(), handle, ticket, name: key.name.clone(), patience: Patience::new() }
+    }
+
+    /// Takes the short way if there is one.
+    fn submit_in_memory(&self, request: &Request, key: &Key) -> Result<Option<Pending>, SyncError> {
+        let Some(local) = &self.inner.local else { return Ok(None) };
+        self.inner.introduce(request)?;
+        if !(request.weight.is_finite() && request.weight >= 0.0) {
+            let why = format!("a weight of {} (must be finite and not negative)", request.weight);
+            return Err(SyncError::Usage { key: key.name.to_string(), why });
+        }
+        // SAFETY: the callers of `push_pull` and its like vouch for the memory.
+        match unsafe { local.submit(request, self.inner.rank) } {
+            None => Ok(None),
+            Some(Ok(ticket)) => Ok(Some(self.pending(Arc::new(Handle::default()), Some(ticket), key))),
+            Some(Err(error)) => Err(self.explain_local(error, &key.name)),
+        }
+    }
+
+    /// The run's own word for a failure in memory, if it comes soon; otherwise what the memory shows.
+    fn explain_local(&self, error: crate::local::LocalError, key: &str) -> SyncError {
+        use crate::local::LocalError;
+        if matches!(error, LocalError::Busy { .. } | LocalError::Finished) {
+            return local_path::explain(error, &self.inner.world, key);
+        }
+        let deadline = Instant::now() + Duration::from_millis(800);
+        let never = Handle::default();
+        while Instant::now() < deadline {
+            if let Some(fatal) = self.inner.driver.reactor().node.fatal() {
+                return fatal.clone();
+            }
+            self.inner.driver.wait(&never, Instant::now() + Duration::from_millis(10));
+        }
+        let error = local_path::explain(error, &self.inner.world, key);
+        self.inner.driver.inbox.post(Event::Fail { error: error.clone() });
+        self.inner.driver.push_along();
+        error
     }
 
     /// Returns when every worker has called it.
@@ -242,6 +337,9 @@ impl Engine {
 
     /// This worker is done; the others go on without it. Its shard, if it has one, serves them until shutdown.
     pub fn finish(&self) -> Result<(), SyncError> {
+        if let Some(local) = &self.inner.local {
+            local.group().finish().map_err(|error| SyncError::Usage { key: "finish".into(), why: error.to_string() })?;
+        }
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Finish { handle: handle.clone() });
         self.inner.driver.push_along();
@@ -286,6 +384,9 @@ impl Engine {
             master.hang_up();
         }
         self.inner.driver.stop();
+        if let Some(local) = &self.inner.local {
+            local.stop();
+        }
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             // A thread that panicked has already said so; there is nothing left to do for it.
@@ -381,25 +482,90 @@ impl Drop for Inner {
             master.hang_up();
         }
         self.driver.stop();
+        if let Some(local) = &self.local {
+            local.stop();
+        }
+    }
+}
+
+impl Inner {
+    /// Tells the shards what a key is, although its bytes will not pass them: only they can say in words how two workers differ.
+    fn introduce(&self, request: &Request) -> Result<(), SyncError> {
+        if self.introduced.lock().unwrap_or_else(PoisonError::into_inner).insert(request.key) {
+            self.driver.inbox.post(Event::Introduce { request: request.clone() });
+            self.driver.push_along();
+        }
+        match self.driver.fatal() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 }
 
 impl Pending {
     /// Waits until the tensor holds the result.
-    pub fn wait(self) -> Result<(), SyncError> {
-        self.engine.await_handle(&self.handle, &self.name)
+    pub fn wait(mut self) -> Result<(), SyncError> {
+        loop {
+            if let Some(outcome) = self.wait_timeout(ASK_AFTER) {
+                return outcome;
+            }
+        }
     }
 
     /// Waits for at most `slice`: for callers that must look up from time to time.
     pub fn wait_timeout(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
+        if self.ticket.is_some() {
+            return self.wait_in_memory(slice);
+        }
         self.engine.await_slice(&self.handle, &self.name, &mut self.patience, slice)
     }
 
-    pub fn is_done(&self) -> bool {
-        if !self.handle.is_done() {
-            self.engine.inner.driver.push_along();
+    fn wait_in_memory(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
+        let (Some(local), Some(ticket)) = (&self.engine.inner.local, &self.ticket) else { return None };
+        if let Some(outcome) = self.handle.outcome() {
+            return Some(outcome);
         }
-        self.handle.is_done()
+        let outcome = match local.group().wait(ticket, Some(slice)) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                if self.patience.asked.elapsed() >= ASK_AFTER {
+                    self.patience.asked = Instant::now();
+                    let missing = local.group().missing(ticket);
+                    self.engine.complain(self.name.to_string(), ticket.step(), &missing, &mut self.patience);
+                }
+                return None;
+            }
+            Err(error) => Err(self.engine.explain_local(error, &self.name)),
+        };
+        if self.patience.blocked && let Some(master) = &self.engine.inner.master {
+            master.tell(&ToMaster::Moving);
+        }
+        self.handle.end(outcome.clone());
+        Some(outcome)
+    }
+
+    pub fn is_done(&self) -> bool {
+        if self.handle.is_done() {
+            return true;
+        }
+        match (&self.engine.inner.local, &self.ticket) {
+            (Some(local), Some(ticket)) => match local.group().is_done(ticket) {
+                Ok(done) => {
+                    if done {
+                        self.handle.end(Ok(()));
+                    }
+                    done
+                }
+                Err(error) => {
+                    self.handle.end(Err(self.engine.explain_local(error, &self.name)));
+                    true
+                }
+            },
+            _ => {
+                self.engine.inner.driver.push_along();
+                self.handle.is_done()
+            }
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -408,6 +574,9 @@ impl Pending {
 
     /// Workers this operation waits for, as last heard.
     pub fn waiting_for(&self) -> Vec<u32> {
+        if let (Some(local), Some(ticket)) = (&self.engine.inner.local, &self.ticket) {
+            return if self.handle.is_done() { Vec::new() } else { local.group().missing(ticket) };
+        }
         self.engine.inner.driver.reactor().node.waiting_for(self.handle.op()).map_or_else(Vec::new, |w| w.2)
     }
 }
@@ -416,7 +585,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if !self.handle.is_done() {
             // Ends with the data or with a named death (GRAD-5); the memory must not be given up before.
-            let _ = self.engine.await_handle(&self.handle, &self.name);
+            while self.wait_timeout(ASK_AFTER).is_none() {}
         }
     }
 }

@@ -5,20 +5,19 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::area::{Area, Half};
+use super::arena::{self, Staging};
 use super::bell;
 use super::cause::{self, Cause};
 use super::enter::Probe;
 use super::error::{Difference, LocalError, Result};
 use super::heap::{Heap, SharedBuffer};
-use super::layout::{ARENA_BYTES, NO_ARENA, OpCell, SLOTS};
+use super::kernel;
+use super::layout::{OpCell, SLOTS};
 use super::op::{Action, How, Kind, LocalOp, Scale, chunk_bytes};
 use super::state::{self, NotArrived, State};
 use super::vm::{self, Peer};
 use super::work::{ScratchPool, members};
 
-/// Tensors up to this many bytes are copied through the arena: two short copies cost less than the
-/// system calls that would spare them.
-const INLINE_BYTES: usize = 16 << 10;
 /// From here on it pays to put huge pages under a tensor that comes again.
 const COLLAPSE_BYTES: usize = 4 << 20;
 
@@ -56,8 +55,9 @@ pub struct Ticket {
     pub(super) step: u64,
     pub(super) half: Half,
     pub(super) tag: u32,
-    /// The arena place of an inline operation (its first member's part) and the room of each part.
-    pub(super) inline: Option<(usize, usize)>,
+    pub(super) staging: Option<Staging>,
+    /// The tensor lies in shared memory itself and is not staged, though others' may be.
+    pub(super) direct: bool,
     pub(super) kind: Kind,
     pub(super) bytes: usize,
     pub(super) target: usize,
@@ -142,7 +142,7 @@ impl LocalGroup {
         let bad = |why: String| LocalError::BadOperation { slot, step, why };
         let (kind, bytes, target) = match action {
             Action::Reduce { dtype, scale, addr, bytes } => {
-                if bytes % dtype.size() != 0 || addr as usize % dtype.size() != 0 {
+                if !bytes.is_multiple_of(dtype.size()) || !(addr as usize).is_multiple_of(dtype.size()) {
                     return Err(bad(format!("{bytes} bytes at {addr:?} are not whole, aligned elements of {dtype}")));
                 }
                 let how = match scale {
@@ -169,7 +169,8 @@ impl LocalGroup {
             step,
             half: Half(0),
             tag: 0,
-            inline: None,
+            staging: None,
+            direct: false,
             kind,
             bytes,
             target: target as usize,
@@ -190,32 +191,34 @@ impl LocalGroup {
             Action::AllGather { part, .. } => (part, 1.0),
             Action::Barrier => (std::ptr::null(), 1.0),
         };
-        ticket.inline = self.inline_place(ticket);
-        let (source, target, shared) = match ticket.inline {
-            Some((at, room)) => {
-                let mine = at + self.me * room;
+        let gathered = if ticket.kind == Kind::AllGather { self.members.len() } else { 1 };
+        let target = ticket.target as *mut u8;
+        let source_at = self.area.offset_of(source, ticket.bytes);
+        let target_at = self.area.offset_of(target, ticket.bytes * gathered);
+        // All ranks take part in the choice of a place, so that all count when it is given back.
+        ticket.staging = arena::stage(&self.area, ticket.half, ticket.tag, ticket.bytes);
+        ticket.direct = matches!(ticket.kind, Kind::Reduce(..)) && source_at.is_some();
+        let (source, target, shared) = match ticket.staging {
+            Some(staging) if !ticket.direct => {
+                let mine = staging.part(self.me);
                 if let Some(to) = self.area.data(mine, ticket.bytes) {
                     // SAFETY: the caller vouches for the source; this part of the arena is ours until we arrive.
-                    unsafe { std::ptr::copy_nonoverlapping(source, to, ticket.bytes) };
+                    unsafe { kernel::copy(source, to, ticket.bytes) };
                 }
-                (mine, at + self.members.len() * room, 3)
+                (mine, staging.part(self.members.len()), 3)
             }
-            None => {
-                let gathered = if ticket.kind == Kind::AllGather { self.members.len() } else { 1 };
-                let target = ticket.target as *mut u8;
-                let (s, t) =
-                    (self.area.offset_of(source, ticket.bytes), self.area.offset_of(target, ticket.bytes * gathered));
-                if s.is_none() && self.huge_pages && ticket.bytes >= COLLAPSE_BYTES {
+            _ => {
+                if source_at.is_none() && self.huge_pages && ticket.bytes >= COLLAPSE_BYTES {
                     self.settle(ticket.slot, source, ticket.bytes);
                 }
-                let shared = u64::from(s.is_some()) | u64::from(t.is_some()) << 1;
-                (s.unwrap_or(source as usize), t.unwrap_or(ticket.target), shared)
+                let shared = u64::from(source_at.is_some()) | u64::from(target_at.is_some()) << 1;
+                (source_at.unwrap_or(source as usize), target_at.unwrap_or(ticket.target), shared)
             }
         };
         cell.fingerprint.store(op.fingerprint, Relaxed);
         cell.step.store(ticket.step, Relaxed);
         cell.bytes.store(ticket.bytes as u64, Relaxed);
-        cell.code.store(ticket.kind.code(ticket.inline.is_some()), Relaxed);
+        cell.code.store(ticket.kind.code(ticket.staging.is_some()), Relaxed);
         cell.source.store(source as u64, Relaxed);
         cell.target.store(target as u64, Relaxed);
         cell.shared.store(shared, Relaxed);
@@ -231,28 +234,6 @@ impl LocalGroup {
             // SAFETY: the submitter vouches for the memory.
             unsafe { vm::collapse(addr.cast_mut(), bytes) };
         }
-    }
-
-    /// Where a small operation of this slot and half lies in the arena. All ranks get the same
-    /// answer: the first to ask decides, for good.
-    fn inline_place(&self, ticket: &Ticket) -> Option<(usize, usize)> {
-        let limit = if ticket.kind == Kind::AllGather { INLINE_BYTES / 4 } else { INLINE_BYTES };
-        if ticket.bytes == 0 || ticket.bytes > limit {
-            return None;
-        }
-        let word = &self.area.slot(ticket.slot as usize).arena;
-        let parts = self.members.len() + 1;
-        let mut place = word.load(Acquire);
-        if place == 0 {
-            let room = ticket.bytes.next_multiple_of(64);
-            let at = self.area.header().arena_next.fetch_add((2 * parts * room) as u64, Relaxed) as usize;
-            let fits = at + 2 * parts * room <= ARENA_BYTES;
-            let mine = if fits { (at as u64 / 64) << 32 | room as u64 / 64 } else { NO_ARENA };
-            place = word.compare_exchange(0, mine, AcqRel, Acquire).map_or_else(|theirs| theirs, |_| mine);
-        }
-        let (at, room) = ((place >> 32) as usize * 64, (place as u32) as usize * 64);
-        let usable = place != NO_ARENA && ticket.bytes <= room;
-        usable.then(|| (self.area.shape().arena_at() + at + ticket.half.side() * parts * room, room))
     }
 
     fn arrive(&self, ticket: &Ticket) -> Result<()> {
@@ -297,7 +278,7 @@ impl LocalGroup {
         let (header, bit) = (self.area.header(), bell::slot_bit(half.slot() as u32));
         let lead = self.area.cell(half, mask.trailing_zeros() as usize);
         let bytes = lead.bytes.load(Relaxed) as usize;
-        let (kind, inline) = Kind::parse(lead.code.load(Relaxed)).unwrap_or((Kind::Barrier, false));
+        let (kind, staged) = Kind::parse(lead.code.load(Relaxed)).unwrap_or((Kind::Barrier, false));
         if let Kind::Broadcast { root } = kind
             && mask >> root & 1 == 0
         {
@@ -306,8 +287,8 @@ impl LocalGroup {
             return bell::ring(header, bit, u32::MAX);
         }
         let direct = members(mask).all(|m| self.area.cell(half, m).shared.load(Relaxed) == 3);
-        let chunk = if inline { bytes.max(1) } else { chunk_bytes(bytes, self.members.len(), self.cpus, direct) };
-        let chunks = kind.chunks(inline, bytes, chunk, mask.count_ones());
+        let chunk = chunk_bytes(bytes, self.members.len(), self.cpus, direct);
+        let chunks = kind.chunks(staged, bytes, chunk, mask.count_ones());
         if chunks > 1 {
             self.set_open(half, true);
         }

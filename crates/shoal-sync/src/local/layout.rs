@@ -12,7 +12,7 @@ pub const MAX_MEMBERS: usize = 32;
 pub const SLOTS: usize = 4096;
 /// Room for tensors small enough to be copied into the area instead of being fetched by a system
 /// call. Only touched pages cost memory.
-pub(super) const ARENA_BYTES: usize = 64 << 20;
+pub(super) const ARENA_BYTES: usize = 96 << 20;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"shoalLG1");
 
 /// One line of cache, so that words hot for different ranks do not share one.
@@ -37,6 +37,8 @@ pub(super) struct Header {
     /// Slots below this have been used: where `finish` has to look.
     pub slots_used: AtomicU32,
     pub arena_next: AtomicU64,
+    /// One bit a staging place that is borrowed; see `arena.rs`.
+    pub places: AtomicU64,
     pub ranks: [RankCell; MAX_MEMBERS],
     /// One bit a half-slot that has chunks to claim: a hint for helpers, never the truth.
     pub open: [AtomicU64; SLOTS * 2 / 64],
@@ -60,6 +62,8 @@ pub(super) struct RankCell {
 pub(super) struct SlotHead {
     /// Place in the arena: `offset / 64 << 32 | capacity / 64`; 0 before the first use, `NO_ARENA` if there was no room.
     pub arena: AtomicU64,
+    /// The key this slot belongs to, 0 while it is free; see `keys.rs`.
+    pub key: AtomicU64,
 }
 pub(super) const NO_ARENA: u64 = u64::MAX;
 
@@ -72,6 +76,9 @@ pub(super) struct HalfHead {
     pub chunks: AtomicU32,
     pub chunk_bytes: AtomicU32,
     pub cause: AtomicU64,
+    /// `tag:32 | staging place + 1`, and `tag:32 | ranks that need it no more`.
+    pub place: AtomicU64,
+    pub leavers: AtomicU64,
 }
 
 /// What one rank brings to one use of a key.

@@ -9,15 +9,17 @@
 //! | file | question |
 //! |---|---|
 //! | `op` | what can be asked for, and how is it cut |
+//! | `keys` | which slot is a key's |
 //! | `layout`, `area` | what lies where in the shared memory, and how is it mapped |
 //! | `state`, `cause` | how do ranks agree on arrival, chunks, end and failure without a lock |
 //! | `bell` | how does one sleep and wake |
 //! | `group`, `wait` | what does a rank do to bring an operation, and to wait for it |
 //! | `work`, `kernel`, `vm` | how is a chunk done |
-//! | `heap` | tensors in shared memory |
+//! | `arena`, `heap` | small tensors that pass through shared memory, and tensors that live in it |
 //! | `host`, `connect`, `proof`, `enter` | how do the ranks find, trust and try each other |
 
 mod area;
+mod arena;
 mod bell;
 mod cause;
 mod connect;
@@ -26,6 +28,7 @@ mod error;
 mod group;
 mod heap;
 mod host;
+mod keys;
 mod kernel;
 mod layout;
 mod op;

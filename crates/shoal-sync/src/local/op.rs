@@ -52,18 +52,18 @@ pub(super) enum How {
     WeightedMean,
 }
 
-const INLINE: u64 = 1 << 32;
+const STAGED: u64 = 1 << 32;
 
 impl Kind {
-    /// `inline`: the data travels through the arena.
-    pub fn code(self, inline: bool) -> u64 {
+    /// `staged`: the data travels through the arena.
+    pub fn code(self, staged: bool) -> u64 {
         let (kind, dtype, rest) = match self {
             Kind::Reduce(dtype, how) => (1, dtype.code(), how as u8),
             Kind::Broadcast { root } => (2, 0, root),
             Kind::AllGather => (3, 0, 0),
             Kind::Barrier => (4, 0, 0),
         };
-        u64::from(u32::from_le_bytes([kind, dtype, rest, 0])) | if inline { INLINE } else { 0 }
+        u64::from(u32::from_le_bytes([kind, dtype, rest, 0])) | if staged { STAGED } else { 0 }
     }
 
     /// None if another rank wrote nonsense.
@@ -77,17 +77,17 @@ impl Kind {
             4 => Kind::Barrier,
             _ => return None,
         };
-        Some((kind, code & INLINE != 0))
+        Some((kind, code & STAGED != 0))
     }
 
-    /// Whether the closing rank has something to compute; an inline copy is made by each rank for itself.
-    pub fn chunks(self, inline: bool, bytes: usize, chunk: usize, contributors: u32) -> u32 {
+    /// Into how many chunks the work is cut. What is staged and only copied, each rank fetches for itself.
+    pub fn chunks(self, staged: bool, bytes: usize, chunk: usize, contributors: u32) -> u32 {
         let pieces = bytes.div_ceil(chunk) as u32;
         match self {
             Kind::Barrier => 0,
-            Kind::Reduce(..) if inline => u32::from(bytes > 0),
-            _ if inline => 0,
-            Kind::Reduce(..) | Kind::Broadcast { .. } => pieces,
+            Kind::Reduce(..) => pieces,
+            _ if staged => 0,
+            Kind::Broadcast { .. } => pieces,
             Kind::AllGather => pieces * contributors,
         }
     }
@@ -116,8 +116,8 @@ mod tests {
             all.extend([How::Sum, How::Mean, How::WeightedMean].map(|how| Kind::Reduce(dtype, how)));
         }
         for kind in all {
-            for inline in [false, true] {
-                assert_eq!(Kind::parse(kind.code(inline)), Some((kind, inline)));
+            for staged in [false, true] {
+                assert_eq!(Kind::parse(kind.code(staged)), Some((kind, staged)));
             }
         }
         assert_eq!(Kind::parse(0), None);
@@ -129,12 +129,12 @@ mod tests {
         let sum = Kind::Reduce(DType::F32, How::Sum);
         assert_eq!(sum.chunks(false, 0, 4096, 4), 0);
         assert_eq!(sum.chunks(false, 4097, 4096, 4), 2);
-        assert_eq!(sum.chunks(true, 4097, 4096, 4), 1);
+        assert_eq!(sum.chunks(true, 4097, 4096, 4), 2);
         assert_eq!(Kind::AllGather.chunks(false, 4097, 4096, 3), 6);
         assert_eq!(Kind::AllGather.chunks(true, 4097, 4096, 3), 0);
         for members in 1..=32 {
             let chunk = chunk_bytes(64 << 20, members, 2, false);
-            assert!((32 << 10..=128 << 10).contains(&chunk) && chunk % 4096 == 0, "{members}: {chunk}");
+            assert!((32 << 10..=128 << 10).contains(&chunk) && chunk.is_multiple_of(4096), "{members}: {chunk}");
         }
     }
 }

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
 use super::area::Half;
+use super::arena;
 use super::bell;
 use super::cause::{self, Cause};
 use super::error::{LocalError, Result};
 use super::group::{LocalGroup, Ticket};
+use super::kernel;
 use super::op::Kind;
 use super::state;
 use super::work::members;
@@ -90,14 +92,15 @@ impl LocalGroup {
 
     /// The result of a small operation lies in the arena: everyone fetches it.
     fn copy_out(&self, ticket: &Ticket) {
-        let Some((at, room)) = ticket.inline else { return };
+        let Some(staging) = ticket.staging else { return };
         let (to, len) = (ticket.target as *mut u8, ticket.bytes);
         let fetch = |part: usize, to: *mut u8| {
-            let Some(from) = self.area.data(at + part * room, len) else { return };
+            let Some(from) = self.area.data(staging.part(part), len) else { return };
             // SAFETY: the submitter vouched for the target; the arena part is not written before we leave.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            unsafe { kernel::copy(from, to, len) };
         };
         match ticket.kind {
+            Kind::Reduce(..) if ticket.direct => {}
             Kind::Reduce(..) => fetch(self.members.len(), to),
             Kind::Broadcast { root } => fetch(root.into(), to),
             Kind::AllGather => {
@@ -105,6 +108,8 @@ impl LocalGroup {
             }
             Kind::Barrier => {}
         }
+        let contributors = ticket.contributors.load(Relaxed).count_ones();
+        arena::leave(&self.area, ticket.half, ticket.tag, staging, contributors);
     }
 
     /// Takes this rank out of an operation that has failed, and says why it has.

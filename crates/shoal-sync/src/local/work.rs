@@ -139,8 +139,9 @@ impl LocalGroup {
         len: usize,
         sum: impl FnOnce(&[Source], &[*mut u8]),
     ) -> Result<(), Fault> {
-        let stride = len.next_multiple_of(64);
-        self.scratch.with(stride * (mask.count_ones() as usize + 1), |scratch| {
+        let stride = len.next_multiple_of(64) + 64;
+        let count_all = mask.count_ones() as usize;
+        self.scratch.with(stride * (count_all + 2), |scratch| {
             let mut parts = [Source { at: std::ptr::null(), weight: 1.0 }; MAX_MEMBERS];
             for (i, m) in members(mask).enumerate() {
                 let cell = self.area.cell(half, m);
@@ -148,7 +149,8 @@ impl LocalGroup {
                 parts[i].at = match self.place(cell, m, false, at, len)? {
                     Place::Here(p) => p,
                     Place::There(addr) => {
-                        let to = scratch.wrapping_add(stride * i);
+                        // Equally far into a cache line as the source: never a slow pair.
+                        let to = scratch.wrapping_add(stride * i + addr as usize % 64);
                         // SAFETY: the i-th stretch of the scratch, which is this call's alone.
                         unsafe { self.peers[m].read(addr, to, len) }.map_err(|errno| Fault { member: m, errno })?;
                         to
@@ -175,11 +177,11 @@ impl LocalGroup {
             }
             if count == 0 {
                 // A rank that has finished may still help: it has no tensor of its own to sum into.
-                near[0] = scratch.wrapping_add(stride * mask.count_ones() as usize);
+                near[0] = scratch.wrapping_add(stride * count_all);
                 count = 1;
             }
-            sum(&parts[..mask.count_ones() as usize], &near[..count]);
-            self.give(&far[..far_count], near[0], len)
+            sum(&parts[..count_all], &near[..count]);
+            self.give(&far[..far_count], near[0], len, scratch.wrapping_add(stride * (count_all + 1)))
         })
     }
 
@@ -193,7 +195,9 @@ impl LocalGroup {
         target_at: usize,
         len: usize,
     ) -> Result<(), Fault> {
-        self.scratch.with(len, |scratch| {
+        let stride = len.next_multiple_of(64) + 64;
+        self.scratch.with(2 * stride, |scratch| {
+            let bounce = scratch.wrapping_add(stride);
             let source = self.place(self.area.cell(half, from), from, false, source_at, len)?;
             let own = match mask >> self.me & 1 == 1 {
                 true => self.place(self.area.cell(half, self.me), self.me, true, target_at, len)?,
@@ -202,8 +206,14 @@ impl LocalGroup {
             let data = match (source, own) {
                 (Place::Here(p), _) => p,
                 (Place::There(addr), Place::Here(own)) => {
+                    let slow = kernel::slow_pair(addr as usize, own as usize);
+                    let to = if slow { bounce.wrapping_add(addr as usize % 64) } else { own };
                     // SAFETY: our own target (or scratch), which this claim alone may use.
-                    unsafe { self.peers[from].read(addr, own, len) }.map_err(|errno| Fault { member: from, errno })?;
+                    unsafe { self.peers[from].read(addr, to, len) }.map_err(|errno| Fault { member: from, errno })?;
+                    if slow {
+                        // SAFETY: both were valid for the read; the bounce buffer is no part of the target.
+                        unsafe { kernel::copy(to, own, len) };
+                    }
                     own
                 }
                 (_, Place::There(_)) => return Err(Fault { member: self.me, errno: libc::EFAULT }),
@@ -212,8 +222,8 @@ impl LocalGroup {
             let mut far_count = 0;
             for m in members(mask) {
                 match self.place(self.area.cell(half, m), m, true, target_at, len)? {
-                    // SAFETY: both are valid for `len` bytes; `copy` allows a part gathered in place.
-                    Place::Here(to) if to != data => unsafe { std::ptr::copy(data, to, len) },
+                    // SAFETY: both are valid for `len` bytes, and either the same place or apart.
+                    Place::Here(to) if to != data => unsafe { kernel::copy(data, to, len) },
                     Place::Here(_) => {}
                     Place::There(addr) if m == from && Place::There(addr).same(source) => {}
                     Place::There(addr) => {
@@ -222,16 +232,23 @@ impl LocalGroup {
                     }
                 }
             }
-            self.give(&far[..far_count], data, len)
+            self.give(&far[..far_count], data, len, bounce)
         })
     }
 
-    /// Writes a finished stretch into the memory of those it cannot be stored to directly.
-    fn give(&self, to: &[(usize, u64)], data: *const u8, len: usize) -> Result<(), Fault> {
+    /// Writes a finished stretch into the memory of those it cannot be stored to directly. `bounce` has room for it and a line.
+    fn give(&self, to: &[(usize, u64)], data: *const u8, len: usize, bounce: *mut u8) -> Result<(), Fault> {
         for &(member, addr) in to {
-            // SAFETY: `data` was just written for `len` bytes; the member offered the address when it arrived and
+            let mut from = data;
+            if kernel::slow_pair(data as usize, addr as usize) {
+                let aside = bounce.wrapping_add(addr as usize % 64);
+                // SAFETY: the bounce buffer has room and is this call's alone.
+                unsafe { kernel::copy(data, aside, len) };
+                from = aside;
+            }
+            // SAFETY: `from` was just written for `len` bytes; the member offered the address when it arrived and
             // cannot have left while this claim is held.
-            unsafe { self.peers[member].write(addr, data, len) }.map_err(|errno| Fault { member, errno })?;
+            unsafe { self.peers[member].write(addr, from, len) }.map_err(|errno| Fault { member, errno })?;
         }
         Ok(())
     }

@@ -201,5 +201,14 @@ fn tune(stream: TcpStream) -> Result<TcpStream, SyncError> {
     stream.set_nodelay(true).map_err(fault)?;
     stream.set_read_timeout(None).map_err(fault)?;
     stream.set_write_timeout(None).map_err(fault)?;
+    if let Ok(cc) = std::env::var("X_CC") {
+        rustix::net::sockopt::set_tcp_congestion(&stream, &cc).expect("cc");
+    }
+    if let Ok(n) = std::env::var("X_SND") {
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, n.parse().unwrap()).expect("snd");
+    }
+    if let Ok(n) = std::env::var("X_RCV") {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, n.parse().unwrap()).expect("rcv");
+    }
     Ok(stream)
 }

@@ -21,6 +21,8 @@ const GRACE: Duration = Duration::from_millis(400);
 /// What other threads ask of the loop.
 pub enum Event {
     Submit { request: Request, handle: Arc<Handle> },
+    /// Only tells the shards what a key is.
+    Introduce { request: Request },
     Finish { handle: Arc<Handle> },
     /// Completes when nothing is left to send and nobody needs this node's shard.
     Drained { handle: Arc<Handle> },
@@ -92,9 +94,21 @@ pub struct Reactor {
     started: Instant,
     next: usize,
     keys: HashMap<Arc<str>, KeyTimes>,
+    when_failed: Option<FailureHook>,
 }
 
+/// What is told when the run has failed, once.
+pub type FailureHook = Box<dyn FnOnce(&SyncError) + Send>;
+
 impl Reactor {
+    /// Calls `hook` when the run fails; at once if it already has.
+    pub fn when_failed(&mut self, hook: FailureHook) {
+        match self.node.fatal() {
+            Some(error) => hook(error),
+            None => self.when_failed = Some(hook),
+        }
+    }
+
     pub fn new(node: Node, links: Vec<(NodeId, TcpStream)>) -> Result<(Reactor, Arc<Inbox>), SyncError> {
         let fault = |e: rustix::io::Errno| SyncError::system("cannot set up the event loop", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fault)?;
@@ -124,6 +138,7 @@ impl Reactor {
             started: Instant::now(),
             next: 0,
             keys: HashMap::new(),
+            when_failed: None,
         };
         Ok((reactor, inbox))
     }
@@ -191,6 +206,7 @@ impl Reactor {
                     }
                     Err(error) => handle.end(Err(error)),
                 },
+                Event::Introduce { request } => self.node.introduce(&request),
                 Event::Finish { handle } => handle.end(self.node.finish()),
                 Event::Drained { handle } => self.drained.push(handle),
                 Event::Ask { handle } => self.node.ask(handle.op()),
@@ -257,6 +273,9 @@ impl Reactor {
     fn settle(&mut self) {
         if self.node.fatal().is_some() && !self.let_go {
             self.let_go = true;
+            if let (Some(hook), Some(error)) = (self.when_failed.take(), self.node.fatal()) {
+                hook(error);
+            }
             for conn in self.conns.iter_mut().flatten() {
                 conn.let_go(&mut self.node);
             }

@@ -54,6 +54,12 @@ const CLASSES: usize = (2 * CHUNK / SMALLEST).ilog2() as usize + 1;
 /// Bytes kept for later in each size class; more is given back to the system.
 const KEEP: usize = 4 << 20;
 
+/// What a chunk of `len` bytes counts in windows: never less than the memory it takes, or a crowd of
+/// tiny or empty tensors would need no window and all the memory there is (GRAD-4).
+pub fn charge(len: usize) -> usize {
+    len.max(SMALLEST)
+}
+
 impl Pool {
     fn class(len: usize) -> usize {
         len.div_ceil(SMALLEST).max(1).next_power_of_two().ilog2() as usize

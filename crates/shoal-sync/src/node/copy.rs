@@ -2,7 +2,7 @@
 //! nothing but that: one worker's chunk, passed on to the others (CORE-1: pure).
 
 use super::Node;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, charge};
 use super::outbox::{Frame, Payload, Sum, Then};
 use super::world::{Members, NodeId};
 use crate::layout::Chunk;
@@ -37,6 +37,7 @@ impl Node {
                 self.pump_copies();
             }
             Then::Acknowledge { to, header } => {
+                self.copying[to as usize] -= charge(sum.len);
                 if !self.dead.contains(to) && self.fatal.is_none() {
                     self.tell(to, header, None);
                 }
@@ -60,6 +61,7 @@ impl Node {
             target.copy_from_slice(buffer.bytes(chunk.len));
             self.chunk_done(id, chunk, now);
         }
+        self.copying[from as usize] += charge(chunk.len);
         let reply = Header { kind: Kind::Result, worker: self.me as u16, ..*header };
         let receipt = Header { len: 0, ..reply };
         let takers = self.takers((header.key, header.step));

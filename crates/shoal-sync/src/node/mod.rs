@@ -103,6 +103,8 @@ pub struct Node {
     specs: HashMap<u64, (NodeId, Arc<Spec>)>,
     /// By worker: bytes of its contributions that are not part of a finished sum yet (GRAD-4).
     unsummed: Vec<usize>,
+    /// By worker: bytes of its copies that have not reached all others yet (GRAD-4).
+    copying: Vec<usize>,
 
     finished: Members,
     dead: Members,
@@ -119,6 +121,7 @@ impl Node {
         Node {
             out: (0..nodes).map(|_| Outbox::default()).collect(),
             unsummed: vec![0; world.workers as usize],
+            copying: vec![0; world.workers as usize],
             world,
             me,
             config,
@@ -226,7 +229,7 @@ impl Node {
         for (id, pending) in &self.pending {
             for worker in 0..self.world.workers {
                 if pending.contributed.contains(worker) && worker != self.me {
-                    held[worker as usize] += pending.len;
+                    held[worker as usize] += buffer::charge(pending.len);
                 }
             }
             assert!(pending.contributed.count() > 0, "a chunk nobody contributed to: {id:?}");

@@ -4,13 +4,17 @@
 //! place, `finish_frame` acts once the bytes are there.
 
 use super::Node;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, charge};
+use super::shard::Readiness;
 use super::spec::Spec;
 use super::world::NodeId;
 use super::{SMALL_WINDOW, WINDOW_LIMIT};
 use crate::error::SyncError;
 use crate::layout::CHUNK;
 use crate::wire::{Combine, Header, Kind, WireError};
+
+/// No tensor is larger; with this, sums of sizes cannot overflow.
+const LARGEST: u64 = 1 << 46;
 
 /// Where a payload goes.
 #[derive(Debug)]
@@ -50,8 +54,15 @@ impl Node {
                     return self.misfit(from, header, format!("{len} bytes at {}", header.offset));
                 }
                 // GRAD-4: a worker that keeps to its windows stays far below this.
-                if self.unsummed[from as usize] + len > WINDOW_LIMIT + SMALL_WINDOW + 2 * CHUNK {
+                let held = self.unsummed[from as usize] + self.copying[from as usize];
+                if held + charge(len) > WINDOW_LIMIT + SMALL_WINDOW + 2 * CHUNK {
                     return self.misfit(from, header, "more bytes in flight than its window".into());
+                }
+                let announced = |r: &Readiness| r.announced && r.combine == Combine::Copy && r.ready.contains(from);
+                if header.combine == Combine::Copy
+                    && !self.readiness.get(&(header.key, header.step)).is_some_and(announced)
+                {
+                    return self.misfit(from, header, "a copy that was not announced".into());
                 }
                 let key = (header.key, header.step, header.block, header.offset);
                 if self.pending.get(&key).is_some_and(|p| p.contributed.contains(from)) {
@@ -60,6 +71,9 @@ impl Node {
                 Ok(Sink::Buffer(self.pool.take(len)))
             }
             Kind::Result => self.place_for_result(from, header),
+            Kind::Ready if header.total > LARGEST => {
+                self.misfit(from, header, format!("a tensor of {} bytes", header.total))
+            }
             Kind::Spec | Kind::Abort | Kind::Waiting => Ok(Sink::Words(vec![0; len])),
             Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask => Ok(Sink::None),
         }
@@ -158,9 +172,9 @@ impl Node {
         let shard = op.request.layout.blocks[header.block as usize].shard;
         let out = &mut self.out[from as usize];
         if op.at_once[shard] {
-            out.small_out -= chunk.len.min(out.small_out);
+            out.small_out -= charge(chunk.len).min(out.small_out);
         } else if op.request.layout.blocks[header.block as usize].only.is_none_or(|w| w == self.me) {
-            out.stream_out -= chunk.len.min(out.stream_out);
+            out.stream_out -= charge(chunk.len).min(out.stream_out);
         }
         self.chunk_done(id, chunk, now);
     }

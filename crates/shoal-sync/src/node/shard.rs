@@ -1,7 +1,7 @@
 //! What a shard does: collect the contributions to each chunk, sum them, pass the sum on (CORE-1: pure).
 
 use super::Node;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, charge};
 use super::op::OpId;
 use super::outbox::Then;
 use super::world::{Members, NodeId};
@@ -232,7 +232,7 @@ impl Node {
         }
         pending.weight += header.weight;
         pending.contributed.insert(from);
-        self.unsummed[from as usize] += len;
+        self.unsummed[from as usize] += charge(len);
         if self.readiness.get(&(header.key, header.step)).is_some_and(|r| !r.candidate) {
             self.consider((header.key, header.step));
         }
@@ -249,7 +249,7 @@ impl Node {
         self.counters.chunks_summed += 1;
         for worker in 0..self.world.workers {
             if worker != self.me && pending.contributed.contains(worker) {
-                self.unsummed[worker as usize] -= pending.len;
+                self.unsummed[worker as usize] -= charge(pending.len);
             }
         }
         let scale = match pending.combine {
@@ -340,10 +340,15 @@ impl Node {
     /// Bookkeeping of a finished chunk, which makes room to announce further keys.
     pub(super) fn progress(&mut self, id: (u64, u64), len: usize) {
         let Some(entry) = self.readiness.get_mut(&id) else { return };
-        entry.bytes_left = entry.bytes_left.saturating_sub(len);
+        let mut done = len.min(entry.bytes_left);
         entry.chunks_left = entry.chunks_left.saturating_sub(1);
+        if entry.chunks_left == 0 {
+            // With the last chunk all bytes are done, also if somebody's count of chunks was wrong.
+            done = entry.bytes_left;
+        }
+        entry.bytes_left -= done;
         if entry.announced {
-            self.announced -= len.min(self.announced);
+            self.announced -= done;
         }
         if entry.chunks_left == 0 {
             self.readiness.remove(&id);

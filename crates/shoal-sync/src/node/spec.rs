@@ -56,7 +56,7 @@ fn contributor(request: &Request) -> String {
 
 impl Node {
     /// Tells every shard what the key is, the first time it is used.
-    pub(super) fn introduce(&mut self, request: &Request) {
+    pub(crate) fn introduce(&mut self, request: &Request) {
         if !self.told.insert(request.key) {
             return;
         }

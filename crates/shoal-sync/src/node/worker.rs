@@ -1,5 +1,6 @@
 //! What a worker does: submit a tensor, send its chunks when they are wanted, take the sums (CORE-1: pure).
 
+use super::buffer::charge;
 use super::op::{Op, OpId, Request};
 use super::outbox::{Frame, Payload, Stream};
 use super::world::NodeId;
@@ -53,8 +54,9 @@ impl Node {
         }
         let node = self.world.shard_node(shard);
         let bytes = op.request.layout.per_shard[shard];
+        let cost: usize = chunks.iter().map(|c| charge(c.len)).sum();
         let out = &mut self.out[node as usize];
-        let fits = node == self.me || out.small_out + bytes <= SMALL_WINDOW;
+        let fits = node == self.me || out.small_out + cost <= SMALL_WINDOW;
         let at_once = op.request.combine != Combine::Copy && bytes <= SMALL && fits;
         op.at_once[shard] = at_once;
         let priority = op.request.priority;
@@ -85,7 +87,7 @@ impl Node {
                 self.contribute_own(id, chunk);
             }
         } else {
-            out.small_out += bytes;
+            out.small_out += cost;
             for chunk in chunks {
                 let rank = self.rank(priority);
                 self.out[node as usize].small.insert(rank, (id, chunk));
@@ -137,7 +139,7 @@ impl Node {
         }
         let stream = out.streams.front_mut()?;
         let chunk = *stream.chunks.last()?;
-        if out.stream_out > 0 && out.stream_out + chunk.len > window {
+        if out.stream_out > 0 && out.stream_out + charge(chunk.len) > window {
             return None;
         }
         stream.chunks.pop();
@@ -145,7 +147,7 @@ impl Node {
         if stream.chunks.is_empty() {
             out.streams.pop_front();
         }
-        out.stream_out += chunk.len;
+        out.stream_out += charge(chunk.len);
         Some(self.push_frame(id, chunk, now))
     }
 

@@ -20,8 +20,8 @@ pub fn mismatch(r: &Rank) {
     let mut data = vec![1f32; 600_000];
     let mut try_with = |slot: u32, step: u64, n: usize, fingerprint: u64, dtype: DType| {
         let action = reduce(dtype, Scale::Sum, &mut data[..n]);
-        // SAFETY: `data` outlives the wait.
         let wait = |ticket| r.group.wait(&ticket, Some(LONG));
+        // SAFETY: `data` outlives the wait.
         match unsafe { r.group.submit(slot, step, LocalOp { fingerprint, action }) }.and_then(wait) {
             Err(LocalError::Mismatch { slot: at, rank, other, what, .. }) => {
                 assert!(at == slot && rank != other && (rank == 1 || other == 1), "{rank} {other}");
@@ -80,6 +80,35 @@ pub fn killed_unsaid(r: &Rank) {
         kill_process(getpid(), Signal::KILL).unwrap();
     }
     assert!(matches!(r.sum(1, 0, &mut [1.0; 8]), Err(LocalError::Dead { rank: 2 })));
+}
+
+#[test]
+fn after_an_error_nobody_writes_to_the_tensor_any_more() {
+    for _ in 0..5 {
+        run(scenario("withdrawn"), 4);
+    }
+}
+pub fn withdrawn(r: &Rank) {
+    let mut big = vec![1f32; 2 << 20];
+    for step in 0.. {
+        // Rank 2 is declared dead while it lives and works: the worst case for the others' memory.
+        let poison = || r.group.poison(2);
+        let error = std::thread::scope(|s| {
+            if r.rank == 1 && step == 2 {
+                s.spawn(poison);
+            }
+            r.sum(0, step, &mut big).err()
+        });
+        if let Some(error) = error {
+            assert!(matches!(error, LocalError::Dead { rank: 2 }), "rank {}: {error:?}", r.rank);
+            break;
+        }
+    }
+    big.fill(7.0);
+    let until = Instant::now() + Duration::from_millis(100);
+    while Instant::now() < until {
+        assert!(big.iter().all(|&x| x == 7.0), "rank {}: somebody wrote after the end", r.rank);
+    }
 }
 
 #[test]

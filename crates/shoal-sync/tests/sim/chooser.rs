@@ -5,7 +5,10 @@ use super::dice::Dice;
 pub enum Chooser {
     Random(Dice),
     /// Follows `script`, then always takes the first choice; notes how many there were at each point.
-    Scripted { script: Vec<usize>, widths: Vec<usize> },
+    Scripted {
+        script: Vec<usize>,
+        widths: Vec<usize>,
+    },
 }
 
 impl Chooser {

@@ -184,9 +184,8 @@ impl Gang {
         let over = member.script.as_ref().is_none_or(Script::is_over);
         let shard = self.world.shard_of(n).is_some();
         let free = member.node.fatal().is_some() || over && (!shard || member.node.all_gone());
-        let quiet = |p: u32| {
-            self.link(p, n).ended || !member.node.wants_to_send(p) && self.link(n, p).leaving.is_none()
-        };
+        let quiet =
+            |p: u32| self.link(p, n).ended || !member.node.wants_to_send(p) && self.link(n, p).leaving.is_none();
         free && self.peers(n).all(quiet)
     }
 

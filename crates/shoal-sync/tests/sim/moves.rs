@@ -45,7 +45,8 @@ impl Gang {
                 let (to, from) = (self.link(n, peer), self.link(peer, n));
                 if to.leaving.is_some() && !from.ended {
                     out.push(Move::Rest(n, peer));
-                } else if !from.ended && !to.stalled && to.bytes < self.plan.capacity && member.node.wants_to_send(peer) {
+                } else if !from.ended && !to.stalled && to.bytes < self.plan.capacity && member.node.wants_to_send(peer)
+                {
                     out.push(Move::Start(n, peer));
                 }
                 if from.arriving.as_ref().is_some_and(|a| !a.cut) {
@@ -57,6 +58,11 @@ impl Gang {
                     out.push(Move::End(peer, n));
                 }
             }
+        }
+        // A straggler's turn comes when the others are stuck without it.
+        let late = |m: &Move| matches!(m, Move::Submit(n) if Some(*n) == self.plan.straggler);
+        if out.iter().any(|m| !late(m)) {
+            out.retain(|m| !late(m));
         }
         out
     }

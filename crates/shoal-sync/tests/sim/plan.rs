@@ -13,7 +13,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum What {
     Reduce(Combine),
-    Broadcast { root: u32 },
+    Broadcast {
+        root: u32,
+    },
     /// `elements` is one worker's part.
     Gather,
 }
@@ -49,6 +51,8 @@ pub struct Plan {
     pub barrier: bool,
     /// Workers finish and nodes leave in the end.
     pub leave: bool,
+    /// A worker that comes so late with everything that nothing else can move meanwhile.
+    pub straggler: Option<u32>,
     /// Changes the contents.
     pub contents: u64,
 }
@@ -70,6 +74,7 @@ impl Plan {
             pieces: true,
             barrier: true,
             leave: true,
+            straggler: None,
             contents: 0,
         }
     }
@@ -81,7 +86,8 @@ impl Plan {
         let most = d.between(1, 4) as u64;
         let steps: Vec<u64> = (0..workers).map(|_| if d.one_in(3) { d.between(0, 4) as u64 } else { most }).collect();
         let large = d.one_in(3);
-        let keys = (0..d.between(1, if large { 5 } else { 14 })).map(|i| Key::random(&mut d, i, &steps, large)).collect();
+        let keys =
+            (0..d.between(1, if large { 5 } else { 14 })).map(|i| Key::random(&mut d, i, &steps, large)).collect();
         let mut plan = Plan::plain(workers, servers, keys);
         plan.block_size = d.of(&[1024, 1024, 16 << 10, 100_000, 256 << 10, 4 << 20]);
         plan.push = d.of(&[1, 1, 4, 64]);
@@ -91,6 +97,7 @@ impl Plan {
         plan.capacity = d.of(&[1, 10_000, 300_000, 1 << 20]);
         plan.pieces = !d.one_in(4);
         plan.barrier = d.one_in(2);
+        plan.straggler = d.one_in(4).then(|| d.below(workers as usize) as u32);
         plan.contents = seed;
         // 1 KiB blocks of large tensors are thousands of frames each: a test of patience only.
         if plan.block_size < 16 << 10 {

@@ -92,6 +92,7 @@ impl Parts {
             DType::F16 => (2f64.powi(-23), 2f64.powi(-10)),
         };
         let rounding = inner * (self.givers.len() + 3) as f64 * size / self.divisor.max(1.0);
-        (got - expected).abs() <= rounding + last * expected.abs() + 1e-7 * last.signum() * f64::from(u8::from(last > 0.0))
+        (got - expected).abs()
+            <= rounding + last * expected.abs() + 1e-7 * last.signum() * f64::from(u8::from(last > 0.0))
     }
 }

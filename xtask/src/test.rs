@@ -1,0 +1,163 @@
+//! `cargo xtask test`: every check there is, in order, with a summary at the end.
+
+use crate::cargo::{cargo, told};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PACKAGES: [&str; 3] = ["numpy", "pytest", "scikit-learn"];
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these steps, in the usual order.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Step>,
+    /// A test that cannot run fails, as with CI=true.
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Args {
+    pub fn strict() -> Self {
+        Self { only: Vec::new(), strict: true }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Step {
+    /// cargo fmt
+    Fmt,
+    /// cargo clippy, warnings are errors
+    Lint,
+    /// cargo test, with the tests on test hosts
+    Rust,
+    /// pytest on the built package
+    Python,
+    /// the demo, which checks its own result
+    E2e,
+}
+
+/// What a step that succeeded has to tell.
+struct Passed {
+    skipped: usize,
+}
+
+struct Outcome {
+    name: String,
+    took: Duration,
+    result: Result<Passed>,
+}
+
+pub fn run(args: Args) -> Result<()> {
+    crate::setup::run()?;
+    let strict = args.strict || std::env::var_os("CI").is_some_and(|ci| ci == "true");
+    let chosen = |step: &&Step| args.only.is_empty() || args.only.contains(step);
+    let outcomes: Vec<Outcome> =
+        Step::value_variants().iter().filter(chosen).map(|step| timed(*step, strict)).collect();
+
+    println!("\n{:<8} {:>8}  result", "step", "time");
+    for Outcome { name, took, result } in &outcomes {
+        let result = match result {
+            Ok(Passed { skipped: 0 }) => "passed".to_owned(),
+            Ok(Passed { skipped }) => format!("passed, {skipped} skipped"),
+            Err(error) => format!("FAILED: {}", format!("{error:#}").lines().next().unwrap_or_default()),
+        };
+        println!("{name:<8} {:>6.1} s  {result}", took.as_secs_f64());
+    }
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    if failed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn timed(step: Step, strict: bool) -> Outcome {
+    let name = step.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    println!("\n== {name}");
+    let start = Instant::now();
+    let result = match step {
+        Step::Fmt => plain(&mut cargo(&["fmt", "--all", "--", "--check"]), "cargo fmt --all"),
+        Step::Lint => {
+            let args = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+            plain(&mut cargo(&args), "see the warnings above")
+        }
+        Step::Rust => rust(strict),
+        Step::Python => python(strict),
+        Step::E2e => crate::demo::run().map(|()| Passed { skipped: 0 }),
+    };
+    if let Err(error) = &result {
+        println!("{}", crate::report::told(error));
+    }
+    Outcome { name, took: start.elapsed(), result }
+}
+
+fn plain(command: &mut Command, hint: &str) -> Result<Passed> {
+    let status = command.status().with_context(|| format!("`{}` did not start", told(command)))?;
+    if !status.success() {
+        bail!("`{}` ended with {status}\nhint: {hint}", told(command));
+    }
+    Ok(Passed { skipped: 0 })
+}
+
+fn rust(strict: bool) -> Result<Passed> {
+    // Tests of one package run programs of another, which cargo does not build for them.
+    plain(&mut cargo(&["build", "--workspace", "--bins"]), "see the errors above")?;
+    let mut test = cargo(&["test", "--workspace"]);
+    test.env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
+    // Skips are told on stderr, which is read here and passed on; cargo's colours are wanted all the same.
+    if std::io::stderr().is_terminal() {
+        test.env("CARGO_TERM_COLOR", "always");
+    }
+    counting(test.stderr(Stdio::piped()), strict, |line| line.contains(shoal_testkit::SKIPPED))
+}
+
+fn python(strict: bool) -> Result<Passed> {
+    let python = crate::venv::ensure("test", &PACKAGES)?;
+    crate::wheel::ensure_installed(&python)?;
+    let mut pytest = crate::cargo::clean(&python);
+    pytest
+        .args(["-m", "pytest", "-rs", "python/tests"])
+        .env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
+    if std::io::stdout().is_terminal() {
+        pytest.arg("--color=yes");
+    }
+    // With -rs each skip has a line `SKIPPED [count] file: reason`.
+    counting(pytest.stdout(Stdio::piped()), strict, |line| line.contains("SKIPPED ["))
+}
+
+/// Runs a command whose piped stream tells of skips, passing everything on.
+fn counting(command: &mut Command, strict: bool, is_skip: impl Fn(&str) -> bool) -> Result<Passed> {
+    if strict {
+        command.env("CI", "true");
+    }
+    let mut child = command.spawn().with_context(|| format!("`{}` did not start", told(command)))?;
+    let mut skipped = 0;
+    if let Some(stdout) = child.stdout.take() {
+        for line in lines(stdout) {
+            println!("{line}");
+            skipped += usize::from(is_skip(&line));
+        }
+    } else if let Some(stderr) = child.stderr.take() {
+        for line in lines(stderr) {
+            eprintln!("{line}");
+            skipped += usize::from(is_skip(&line));
+        }
+    }
+    let status = child.wait().with_context(|| format!("lost `{}`", told(command)))?;
+    if !status.success() {
+        bail!("`{}` ended with {status}", told(command));
+    }
+    // Each kind of test turns its own skips into failures; this is for one that forgets to.
+    if strict && skipped > 0 {
+        bail!("{skipped} skipped, and with CI=true nothing may be");
+    }
+    Ok(Passed { skipped })
+}
+
+/// Whatever bytes tests print, a line that is not UTF-8 must not end the reading: the writer would block on a full pipe.
+fn lines(stream: impl std::io::Read) -> impl Iterator<Item = String> {
+    BufReader::new(stream).split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned())
+}
