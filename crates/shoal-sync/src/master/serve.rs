@@ -117,12 +117,9 @@ impl Master {
             self.accept();
             if stop.load(Ordering::Relaxed) {
                 let who = Who { role: Role::Master, id: 0, host: crate::host::name(), pid: std::process::id() };
-                let table = self.shared.table();
-                let done = table.workers_done();
-                drop(table);
-                if !done {
-                    let error = SyncError::Aborted { who, why: "it was told to stop".into() };
-                    let effects = self.shared.table().abort(0, error);
+                let mut table = self.shared.table();
+                if !table.workers_done() {
+                    let effects = table.abort(0, SyncError::Aborted { who, why: "it was told to stop".into() });
                     self.shared.carry_out(effects);
                 }
                 return Ok(());
@@ -148,7 +145,9 @@ impl Master {
     fn accept(&self) {
         while let Ok((stream, from)) = self.listener.accept() {
             let shared = self.shared.clone();
-            if shared.unproven.load(Ordering::Relaxed) >= MAX_UNPROVEN || shared.links.load(Ordering::Relaxed) >= MAX_LINKS {
+            if shared.unproven.load(Ordering::Relaxed) >= MAX_UNPROVEN
+                || shared.links.load(Ordering::Relaxed) >= MAX_LINKS
+            {
                 tracing::warn!(%from, "too many connections; turned away");
                 continue;
             }
@@ -189,7 +188,8 @@ fn serve(shared: &Shared, mut stream: TcpStream, from: SocketAddr) {
     shared.writers().insert(link, writer);
     let how = converse(shared, &mut stream, link, from);
     shared.writers().remove(&link);
-    let effects = shared.table().lost(link, &how);
+    let mut table = shared.table();
+    let effects = table.lost(link, &how);
     shared.carry_out(effects);
 }
 
@@ -203,22 +203,21 @@ fn converse(shared: &Shared, stream: &mut TcpStream, link: Link, from: SocketAdd
             Err(e) => return format!("its connection broke: {e}"),
         };
         let now = shared.seconds();
-        let effects = {
-            let mut table = shared.table();
-            match message {
-                ToMaster::Register(node) => table.register(link, node, &from.ip().to_string()),
-                ToMaster::Finish => {
-                    table.finish(link);
-                    Vec::new()
-                }
-                ToMaster::Abort { error } => table.abort(link, error),
-                ToMaster::Blocked { key, missing } => table.blocked(link, key, missing, now),
-                ToMaster::Moving => {
-                    table.moving(link);
-                    Vec::new()
-                }
-                ToMaster::Status => vec![Effect::Send(link, FromMaster::Status(status::json(&table, now)))],
+        // The table stays locked until its words are out: nobody may hear the roster before its own welcome.
+        let mut table = shared.table();
+        let effects = match message {
+            ToMaster::Register(node) => table.register(link, node, &from.ip().to_string()),
+            ToMaster::Finish => {
+                table.finish(link);
+                Vec::new()
             }
+            ToMaster::Abort { error } => table.abort(link, error),
+            ToMaster::Blocked { key, missing } => table.blocked(link, key, missing, now),
+            ToMaster::Moving => {
+                table.moving(link);
+                Vec::new()
+            }
+            ToMaster::Status => vec![Effect::Send(link, FromMaster::Status(status::json(&table, now)))],
         };
         shared.carry_out(effects);
     }
