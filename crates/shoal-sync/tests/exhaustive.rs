@@ -76,6 +76,9 @@ fn any_death_at_any_moment_of_a_copy() {
     kill_everyone_everywhere(keys, &GANGS, 2);
 }
 
+/// So many orders of a plan are tried before it is called too large for this.
+const MOST: usize = 300_000;
+
 /// Every order in which the moves of a plan can happen; `most` guards against a plan that has too many.
 fn every_order(plan: &Plan, most: usize) -> usize {
     let (mut script, mut orders) = (Vec::new(), 0);
@@ -93,21 +96,24 @@ fn every_order(plan: &Plan, most: usize) -> usize {
     }
 }
 
-fn smallest(workers: u32, servers: u32, what: What) -> Plan {
+fn smallest(workers: u32, servers: u32, what: What, leave: bool) -> Plan {
     let mut plan = Plan::plain(workers, servers, vec![Key::new("k", what, DType::F32, 4, vec![1; workers as usize])]);
     plan.pieces = false;
-    plan.leave = false;
+    plan.leave = leave;
     plan
 }
 
 #[test]
 fn every_order_of_a_small_sum_of_two_ends() {
-    let colocated = every_order(&smallest(2, 0, What::Reduce(Combine::Mean)), 300_000);
-    let served = every_order(&smallest(2, 1, What::Reduce(Combine::Mean)), 300_000);
-    println!("{colocated} orders beside the workers, {served} at a server");
+    let colocated = every_order(&smallest(2, 0, What::Reduce(Combine::Mean), true), MOST);
+    let in_pieces = every_order(&Plan { pieces: true, ..smallest(2, 0, What::Reduce(Combine::Mean), false) }, MOST);
+    let served = every_order(&smallest(2, 1, What::Reduce(Combine::Mean), false), MOST);
+    println!("{colocated} orders beside the workers, {in_pieces} in pieces, {served} at a server");
 }
 
 #[test]
 fn every_order_of_a_copy_between_two_ends() {
-    println!("{} orders", every_order(&smallest(2, 0, What::Broadcast { root: 0 }), 300_000));
+    let colocated = every_order(&smallest(2, 0, What::Broadcast { root: 0 }, true), MOST);
+    let served = every_order(&smallest(2, 1, What::Broadcast { root: 0 }, false), MOST);
+    println!("{colocated} orders beside the workers, {served} at a server");
 }

@@ -132,7 +132,7 @@ fn broadcast_gather_and_barrier() {
     run(scenario("copies"), 4);
 }
 fn copies(r: &Rank) {
-    for (slot, n) in [1usize, 1000, 300_001, 1_500_001].into_iter().enumerate() {
+    for (slot, n) in [1usize, 1000, 100_001, 1_500_001].into_iter().enumerate() {
         for step in 0..8 {
             let root = step as u32 % r.ranks;
             // Each rank's begins elsewhere in its cache line.
@@ -209,7 +209,7 @@ fn tensors_in_shared_memory_mix_with_others() {
     run(scenario("shared"), 4);
 }
 fn shared(r: &Rank) {
-    for (slot, bytes) in [4096usize, 1 << 20, 3 << 20].into_iter().enumerate() {
+    for (slot, bytes) in [4096usize, 128 << 10, 3 << 20].into_iter().enumerate() {
         let slot = slot as u32 * 2;
         let mut buffer = r.group.alloc(bytes).unwrap();
         let mut own = vec![0f32; bytes / 4];

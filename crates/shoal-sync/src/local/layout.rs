@@ -12,7 +12,7 @@ pub const MAX_MEMBERS: usize = 32;
 pub const SLOTS: usize = 4096;
 /// Room for tensors small enough to be copied into the area instead of being fetched by a system
 /// call. Only touched pages cost memory.
-pub(super) const ARENA_BYTES: usize = 96 << 20;
+pub(super) const ARENA_BYTES: usize = 64 << 20;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"shoalLG1");
 
 /// One line of cache, so that words hot for different ranks do not share one.
@@ -62,8 +62,6 @@ pub(super) struct RankCell {
 pub(super) struct SlotHead {
     /// Place in the arena: `offset / 64 << 32 | capacity / 64`; 0 before the first use, `NO_ARENA` if there was no room.
     pub arena: AtomicU64,
-    /// The key this slot belongs to, 0 while it is free; see `keys.rs`.
-    pub key: AtomicU64,
 }
 pub(super) const NO_ARENA: u64 = u64::MAX;
 

@@ -235,6 +235,16 @@ impl Conn {
         }
     }
 
+    /// The connection is over: what was under way in either direction goes back to the node, which counts on it.
+    pub fn give_back(self, node: &mut Node) {
+        for frame in self.frames {
+            node.sent(frame);
+        }
+        if let Reading::Payload { sink, .. } = self.reading {
+            node.abandon(sink);
+        }
+    }
+
     /// The run has failed and tensors go back to their owners: nothing here may point into them any longer.
     /// A frame that is half written is finished from a copy, so that the peer can still be told why.
     pub fn let_go(&mut self, node: &mut Node) {

@@ -250,6 +250,7 @@ impl Reactor {
         let Some(conn) = self.conns[index].take() else { return };
         self.lost_bytes.0 += conn.bytes_out;
         self.lost_bytes.1 += conn.bytes_in;
+        conn.give_back(&mut self.node);
         match end {
             End::Closed(how) => self.suspects.push((index as NodeId, how, Instant::now() + GRACE)),
             End::Broke(error) => tracing::debug!(%error, "connection closed"),

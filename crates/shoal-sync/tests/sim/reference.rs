@@ -85,14 +85,14 @@ impl Parts {
             size += x.abs();
         }
         let expected = if self.divisor > 0.0 { sum / self.divisor } else { 0.0 };
-        let (inner, last) = match dtype {
-            DType::F64 => (2f64.powi(-52), 0.0),
-            DType::F32 => (2f64.powi(-23), 0.0),
-            DType::Bf16 => (2f64.powi(-23), 2f64.powi(-8)),
-            DType::F16 => (2f64.powi(-23), 2f64.powi(-10)),
+        // The type of the sum, the type of the result, and its smallest step near zero.
+        let (inner, last, least) = match dtype {
+            DType::F64 => (2f64.powi(-52), 0.0, 0.0),
+            DType::F32 => (2f64.powi(-23), 0.0, 0.0),
+            DType::Bf16 => (2f64.powi(-23), 2f64.powi(-8), 0.0),
+            DType::F16 => (2f64.powi(-23), 2f64.powi(-10), 2f64.powi(-24)),
         };
         let rounding = inner * (self.givers.len() + 3) as f64 * size / self.divisor.max(1.0);
-        (got - expected).abs()
-            <= rounding + last * expected.abs() + 1e-7 * last.signum() * f64::from(u8::from(last > 0.0))
+        (got - expected).abs() <= rounding + last * expected.abs() + least
     }
 }

@@ -6,7 +6,7 @@ use shoal_sync::dtype::DType;
 const GUARD: u64 = 0xfeed_face_dead_beef;
 const GUARD_WORDS: usize = 8;
 
-/// Sixteen-byte aligned memory would do; words keep every element type aligned.
+/// Made of words, so that every element type is aligned.
 #[derive(Clone)]
 pub struct Tensor {
     words: Vec<u64>,
