@@ -44,6 +44,48 @@ fn told(seed: u64, data: &[u8], run: fn(&[u8])) {
 }
 
 #[test]
+fn hellos_of_any_bytes() {
+    for seed in 0..5_000 {
+        let mut dice = Dice::new(seed);
+        let mut bytes = *b"SHOAL\0\x01\0................................";
+        for _ in 0..dice.below(4) {
+            bytes[dice.below(40)] = dice.next() as u8;
+        }
+        told(seed, &bytes, bodies::handshake::run);
+    }
+}
+
+#[test]
+fn words_to_the_master_of_any_bytes() {
+    let node = r#""role":"worker","id":null,"host":"h","pid":7,"address":null,"port":9,"memory_domain":null,"meeting":null,"num_workers":2,"common":null,"version":"0.1.0""#;
+    let words = [
+        format!(r#"{{"say":"register",{node}}}"#),
+        r#"{"say":"finish"}"#.to_string(),
+        r#"{"say":"blocked","key":"a","missing":[0,1,99]}"#.to_string(),
+        r#"{"say":"moving"}"#.to_string(),
+        r#"{"say":"abort","error":{"error":"shut_down"}}"#.to_string(),
+    ];
+    for seed in 0..5_000 {
+        let mut dice = Dice::new(seed);
+        let mut bytes = Vec::new();
+        for _ in 0..1 + dice.below(6) {
+            let mut body = words[dice.below(words.len())].clone().into_bytes();
+            if dice.below(4) == 0 {
+                let at = dice.below(body.len());
+                body[at] = dice.next() as u8;
+            }
+            bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&body);
+        }
+        if dice.below(8) == 0 {
+            let at = dice.below(bytes.len());
+            bytes[at] = dice.next() as u8;
+        }
+        told(seed, &bytes, bodies::control::run);
+    }
+}
+
+#[test]
 fn headers_of_any_bytes() {
     let kinds = [Kind::Push, Kind::Result, Kind::Ready, Kind::Spec, Kind::Abort];
     for seed in 0..20_000 {

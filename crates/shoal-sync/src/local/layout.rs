@@ -62,6 +62,8 @@ pub(super) struct RankCell {
 pub(super) struct SlotHead {
     /// Place in the arena: `offset / 64 << 32 | capacity / 64`; 0 before the first use, `NO_ARENA` if there was no room.
     pub arena: AtomicU64,
+    /// The key this slot belongs to, 0 while it is free; see `keys.rs`.
+    pub key: AtomicU64,
 }
 pub(super) const NO_ARENA: u64 = u64::MAX;
 

@@ -9,6 +9,7 @@
 //! | file | question |
 //! |---|---|
 //! | `op` | what can be asked for, and how is it cut |
+//! | `keys` | which slot is a key's |
 //! | `layout`, `area` | what lies where in the shared memory, and how is it mapped |
 //! | `state`, `cause` | how do ranks agree on arrival, chunks, end and failure without a lock |
 //! | `bell` | how does one sleep and wake |
@@ -27,6 +28,7 @@ mod error;
 mod group;
 mod heap;
 mod host;
+mod keys;
 mod kernel;
 mod layout;
 mod op;
