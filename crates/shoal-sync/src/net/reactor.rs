@@ -109,7 +109,7 @@ impl Reactor {
         }
     }
 
-    pub fn new(node: Node, links: Vec<(NodeId, TcpStream)>) -> Result<(Reactor, Arc<Inbox>), SyncError> {
+    pub fn new(mut node: Node, links: Vec<(NodeId, TcpStream)>) -> Result<(Reactor, Arc<Inbox>), SyncError> {
         let fault = |e: rustix::io::Errno| SyncError::system("cannot set up the event loop", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fault)?;
         let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK | rustix::event::EventfdFlags::CLOEXEC)
@@ -122,6 +122,9 @@ impl Reactor {
             let flags =
                 epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(peer)), flags).map_err(fault)?;
+            if super::join::is_near(&stream) {
+                node.is_near(peer);
+            }
             conns[peer as usize] = Some(Conn::new(peer, stream));
         }
         let inbox = Arc::new(Inbox { events: Mutex::new(Vec::new()), sleeping: AtomicBool::new(false), wake });

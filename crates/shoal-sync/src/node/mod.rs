@@ -40,6 +40,10 @@ pub const SMALL_WINDOW: usize = 2 << 20;
 /// makes the caches colder.
 pub const WINDOW_LIMIT: usize = 8 << 20;
 
+/// The same between two processes of one host, where the bytes in flight of all pairs share one cache: measured with
+/// four workers on two cores, 64 MB took 125 ms with 8 MiB, 90 ms with 1 MiB and 80 ms with this.
+pub const NEAR_WINDOW: usize = 512 * 1024;
+
 /// The settings that shape the protocol.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -82,6 +86,8 @@ pub struct Node {
     pub config: Config,
     pub counters: Counters,
     out: Vec<Outbox>,
+    /// By peer: bytes of announced blocks that may be under way to it.
+    windows: Vec<usize>,
     pool: Pool,
     sequence: u64,
 
@@ -120,6 +126,7 @@ impl Node {
         let nodes = world.nodes() as usize;
         Node {
             out: (0..nodes).map(|_| Outbox::default()).collect(),
+            windows: vec![config.push_window; nodes],
             unsummed: vec![0; world.workers as usize],
             copying: vec![0; world.workers as usize],
             world,
@@ -147,6 +154,11 @@ impl Node {
             fatal: None,
             finished_times: Vec::new(),
         }
+    }
+
+    /// A peer on the same host: less under way to it keeps the bytes in the cache.
+    pub fn is_near(&mut self, peer: NodeId) {
+        self.windows[peer as usize] = self.config.push_window.min(NEAR_WINDOW);
     }
 
     /// Operations that ended since the last call.

@@ -126,7 +126,7 @@ impl Node {
 
     /// The next frame for a peer, chosen now, when it can be sent.
     pub fn next_frame(&mut self, peer: NodeId, now: u64) -> Option<Frame> {
-        let window = self.config.push_window;
+        let window = self.windows[peer as usize];
         let out = &mut self.out[peer as usize];
         if let Some(frame) = out.words.pop_front() {
             return Some(frame);
