@@ -3,6 +3,15 @@
 import os
 
 import pytest
+from gang import Gang
+
+
+@pytest.fixture
+def gang(tmp_path):
+    """Real processes; none of them outlives the test."""
+    gang = Gang(tmp_path)
+    yield gang
+    gang.close()
 
 
 @pytest.hookimpl(trylast=True)

@@ -26,8 +26,8 @@ impl Common {
         if self.deterministic != other.deterministic {
             return Some(("deterministic", self.deterministic.to_string(), other.deterministic.to_string()));
         }
-        (self.on_death != other.on_death)
-            .then(|| ("on_death", format!("{:?}", self.on_death), format!("{:?}", other.on_death)))
+        let word = |policy: OnDeath| String::from(if policy == OnDeath::Fail { "fail" } else { "continue" });
+        (self.on_death != other.on_death).then(|| ("on_death", word(self.on_death), word(other.on_death)))
     }
 }
 
@@ -67,6 +67,7 @@ pub struct NodeRow {
 pub struct Roster {
     pub run: u32,
     pub generation: u32,
+    pub master: Who,
     pub common: Common,
     pub workers: Vec<NodeRow>,
     pub servers: Vec<NodeRow>,
@@ -79,9 +80,14 @@ pub enum ToMaster {
     /// I am done; nobody needs to wait for me.
     Finish,
     /// I end the run, for this reason.
-    Abort { error: SyncError },
+    Abort {
+        error: SyncError,
+    },
     /// A thread of mine waits for this key, and a shard says these workers are missing.
-    Blocked { key: String, missing: Vec<u32> },
+    Blocked {
+        key: String,
+        missing: Vec<u32>,
+    },
     /// I move again.
     Moving,
     /// Tell me the state of the run (for people and tools; the connection ends after it).
@@ -92,15 +98,26 @@ pub enum ToMaster {
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum FromMaster {
     /// You are in, under this number.
-    Welcome { id: u32 },
-    Refused { error: SyncError },
+    Welcome {
+        id: u32,
+    },
+    Refused {
+        error: SyncError,
+    },
     /// Not complete yet; this is who is missing.
-    Gathering { missing: String },
+    Gathering {
+        missing: String,
+    },
     Complete(Roster),
     /// A node is no more. `node` counts workers first, then servers.
-    Dead { node: u32, how: String },
+    Dead {
+        node: u32,
+        how: String,
+    },
     /// The run is over.
-    Abort { error: SyncError },
+    Abort {
+        error: SyncError,
+    },
     Status(serde_json::Value),
 }
 

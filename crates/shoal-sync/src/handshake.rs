@@ -105,34 +105,43 @@ fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), Refusal> {
     stream.write_all(bytes).map_err(|e| Refusal::Broken(e.to_string()))
 }
 
-/// The dialler's half.
-pub fn dial(stream: &mut TcpStream, token: &str, peer: &str) -> Result<(), SyncError> {
-    let address = stream_name(stream);
-    let refused = |r: Refusal| match r {
-        Refusal::Version(theirs) => SyncError::Version { peer: peer.into(), ours: PROTOCOL_VERSION, theirs },
-        Refusal::Token => SyncError::Token { peer: peer.into() },
-        other => SyncError::Unreachable {
-            what: peer.into(),
-            address: address.clone(),
-            why: other.to_string(),
-        },
-    };
-    let outcome = (|stream: &mut TcpStream| {
-        let deadline = Instant::now() + PATIENCE;
-        let mine = nonce()?;
-        write(stream, &hello(&mine))?;
-        let mut theirs = [0u8; HELLO];
-        read(stream, &mut theirs, deadline)?;
-        let theirs = read_hello(&theirs)?;
-        write(stream, &keyed(token, Side::Dialler, &mine, &theirs).finalize().into_bytes())?;
-        let mut verdict = [0u8; 1 + PROOF];
-        read(stream, &mut verdict, deadline)?;
-        if verdict[0] != 1 {
-            return Err(Refusal::Token);
+impl Refusal {
+    /// Whether it may go better next time: the other end was busy, stopped, or on its way out.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Refusal::Silent | Refusal::Broken(_))
+    }
+
+    /// The same for whoever dialled `peer` at `address`.
+    pub fn of(self, peer: &str, address: &str) -> SyncError {
+        match self {
+            Refusal::Version(theirs) => SyncError::Version { peer: peer.into(), ours: PROTOCOL_VERSION, theirs },
+            Refusal::Token => SyncError::Token { peer: peer.into() },
+            other => SyncError::Unreachable { what: peer.into(), address: address.into(), why: other.to_string() },
         }
-        keyed(token, Side::Listener, &mine, &theirs).verify_slice(&verdict[1..]).map_err(|_| Refusal::Token)
-    })(stream);
-    outcome.map_err(refused)
+    }
+}
+
+/// The dialler's half, with the refusal in words.
+pub fn dial(stream: &mut TcpStream, token: &str, peer: &str) -> Result<(), SyncError> {
+    let address = stream.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string());
+    prove(stream, token).map_err(|refusal| refusal.of(peer, &address))
+}
+
+/// The dialler's half.
+pub fn prove(stream: &mut TcpStream, token: &str) -> Result<(), Refusal> {
+    let deadline = Instant::now() + PATIENCE;
+    let mine = nonce()?;
+    write(stream, &hello(&mine))?;
+    let mut theirs = [0u8; HELLO];
+    read(stream, &mut theirs, deadline)?;
+    let theirs = read_hello(&theirs)?;
+    write(stream, &keyed(token, Side::Dialler, &mine, &theirs).finalize().into_bytes())?;
+    let mut verdict = [0u8; 1 + PROOF];
+    read(stream, &mut verdict, deadline)?;
+    if verdict[0] != 1 {
+        return Err(Refusal::Token);
+    }
+    keyed(token, Side::Listener, &mine, &theirs).verify_slice(&verdict[1..]).map_err(|_| Refusal::Token)
 }
 
 /// The listener's half.
@@ -157,10 +166,6 @@ pub fn answer(stream: &mut TcpStream, token: &str) -> Result<(), Refusal> {
     verdict[0] = 1;
     verdict[1..].copy_from_slice(&keyed(token, Side::Listener, &their_nonce, &mine).finalize().into_bytes());
     write(stream, &verdict)
-}
-
-fn stream_name(stream: &TcpStream) -> String {
-    stream.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string())
 }
 
 #[cfg(test)]

@@ -72,7 +72,14 @@ impl Layout {
     }
 
     /// Worker `k` contributes the `k`-th of `workers` equal parts.
-    pub fn gathered(key: u64, part: usize, block_size: usize, shards: usize, workers: usize, colocated: bool) -> Layout {
+    pub fn gathered(
+        key: u64,
+        part: usize,
+        block_size: usize,
+        shards: usize,
+        workers: usize,
+        colocated: bool,
+    ) -> Layout {
         let mut ranges = Vec::new();
         let mut owners = Vec::new();
         for worker in 0..workers {

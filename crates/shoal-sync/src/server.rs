@@ -1,10 +1,10 @@
 //! `ps_server`: a node that is nothing but a shard.
 
-use crate::control::Register;
-
+use crate::control::{Register, ToMaster};
 use crate::error::{Role, SyncError};
 use crate::net::join::{self, Joined};
-use crate::net::reactor::{Reactor, Traffic};
+use crate::net::master_line::Master;
+use crate::net::reactor::{Event, Reactor, Traffic};
 use crate::node::{Config, Node};
 use crate::settings::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,11 +30,13 @@ impl View {
 /// Serves one run, from registration until all workers are done.
 pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc<View>) -> Result<(), SyncError> {
     settings.check()?;
+    let told_to_stop = || stop.load(Ordering::Relaxed);
     let joined = join::join(
         &settings.master_address,
         &settings.token,
         settings.listen_host.as_deref(),
         settings.connect_timeout,
+        &told_to_stop,
         |port| Register {
             role: Role::Server,
             id,
@@ -48,8 +50,11 @@ pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc
             common: None,
             version: env!("CARGO_PKG_VERSION").into(),
         },
-    )?;
-    let Joined { me, roster, world, master, master_host, links, listener } = joined;
+    );
+    let Joined { me, roster, world, master, links, dead, listener } = match joined {
+        Err(SyncError::ShutDown) => return Ok(()),
+        other => other?,
+    };
     drop(listener);
     let who = world.name(me);
     tracing::info!(workers = world.workers, servers = world.servers, "{who}: the run is complete");
@@ -62,7 +67,12 @@ pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc
         common.on_death,
     );
     let (mut reactor, inbox) = Reactor::new(Node::new(world, me, config), links)?;
-    let (master, _listening) = crate::net::master_line::Master::attend(master, master_host, inbox)?;
+    for (node, how) in dead {
+        inbox.post(Event::Lost { node, how });
+    }
+    let (master, _listening) = Master::attend(master, roster.master.host, inbox)?;
+    let master = Arc::new(master);
+    reactor.master = Some(master.clone());
     let outcome = loop {
         reactor.turn(TICK);
         *view.traffic.lock().unwrap_or_else(PoisonError::into_inner) = reactor.traffic();
@@ -72,10 +82,9 @@ pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc
         if reactor.node.all_gone() && reactor.all_said() {
             break Ok(());
         }
-        if stop.load(Ordering::Relaxed) {
-            let error = SyncError::Aborted { who: who.clone(), why: "it was told to stop".into() };
-            master.tell(&crate::control::ToMaster::Abort { error: error.clone() });
-            reactor.node.fail(error);
+        if told_to_stop() {
+            // The others hear of it in the turns of the farewell.
+            reactor.node.fail(SyncError::Aborted { who: who.clone(), why: "it was told to stop".into() });
             break Ok(());
         }
     };
@@ -84,7 +93,7 @@ pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc
         reactor.turn(Duration::from_millis(20));
     }
     if outcome.is_ok() {
-        master.tell(&crate::control::ToMaster::Finish);
+        master.tell(&ToMaster::Finish);
     }
     master.hang_up();
     outcome

@@ -24,7 +24,7 @@ pub struct Settings {
     pub num_workers: u32,
     /// Off: a world of one, without network.
     pub distributed: bool,
-    /// Blocks a worker may have under way to one server.
+    /// How much a worker may have under way to one server, in steps of a block or 256 KiB.
     pub num_push_threads: u32,
     /// Blocks a server may have announced ahead of what it has summed.
     pub num_pull_threads: u32,
@@ -156,11 +156,9 @@ pub fn on_death(name: &str, value: &str) -> Result<OnDeath, SyncError> {
     match value {
         "fail" => Ok(OnDeath::Fail),
         "continue" => Ok(OnDeath::Continue),
-        _ => Err(SyncError::Setting {
-            name: name.into(),
-            value: value.into(),
-            expected: "`fail` or `continue`".into(),
-        }),
+        _ => {
+            Err(SyncError::Setting { name: name.into(), value: value.into(), expected: "`fail` or `continue`".into() })
+        }
     }
 }
 
@@ -180,9 +178,11 @@ fn switch(name: &str, value: &str) -> Result<bool, SyncError> {
     match value.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
         "0" | "false" | "no" | "off" => Ok(false),
-        _ => {
-            Err(SyncError::Setting { name: name.into(), value: value.into(), expected: "true or false (1 or 0)".into() })
-        }
+        _ => Err(SyncError::Setting {
+            name: name.into(),
+            value: value.into(),
+            expected: "true or false (1 or 0)".into(),
+        }),
     }
 }
 

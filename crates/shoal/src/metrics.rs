@@ -1,5 +1,6 @@
 //! Prometheus text on an address of the user's choice: one page, no framework.
 
+use shoal_sync::SyncError;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -8,19 +9,25 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers `GET /metrics` with what `render` gives, from a thread of its own.
-pub fn serve(address: &str, render: impl Fn() -> String + Send + 'static) -> anyhow::Result<std::net::SocketAddr> {
-    use anyhow::Context;
-    let listener = TcpListener::bind(address)
-        .with_context(|| format!("cannot serve metrics on {address}: is the port taken, or the address not of this host?"))?;
-    let local = listener.local_addr()?;
-    std::thread::Builder::new().name("metrics".into()).spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { continue };
-            if let Err(error) = answer(&mut stream, &render) {
-                tracing::debug!(%error, "a scrape failed");
+pub fn serve(address: &str, render: impl Fn() -> String + Send + 'static) -> Result<std::net::SocketAddr, SyncError> {
+    let fault = |e: std::io::Error| SyncError::Unreachable {
+        what: "a place to serve metrics".into(),
+        address: address.into(),
+        why: format!("{e}; is the port taken, or the address not of this host?"),
+    };
+    let listener = TcpListener::bind(address).map_err(fault)?;
+    let local = listener.local_addr().map_err(fault)?;
+    std::thread::Builder::new()
+        .name("metrics".into())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { continue };
+                if let Err(error) = answer(&mut stream, &render) {
+                    tracing::debug!(%error, "a scrape failed");
+                }
             }
-        }
-    })?;
+        })
+        .map_err(fault)?;
     Ok(local)
 }
 

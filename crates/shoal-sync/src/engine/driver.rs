@@ -41,8 +41,30 @@ impl Driver {
         }
     }
 
-    pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
+    fn lock(&self) -> MutexGuard<'_, Reactor> {
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The loop's state for a moment: whoever drives is woken and makes room. Without being asked it would not, because a lock
+    /// that is given up and taken again at once rarely reaches those who sleep on it.
+    pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
+        self.inbox.visitors.fetch_add(1, Ordering::SeqCst);
+        self.inbox.nudge();
+        let reactor = self.lock();
+        self.inbox.visitors.fetch_sub(1, Ordering::SeqCst);
+        reactor
+    }
+
+    /// Lets visitors in, and takes the lock back.
+    fn make_room<'a>(&'a self, reactor: MutexGuard<'a, Reactor>) -> MutexGuard<'a, Reactor> {
+        if self.inbox.visitors.load(Ordering::SeqCst) == 0 {
+            return reactor;
+        }
+        drop(reactor);
+        while self.inbox.visitors.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        self.lock()
     }
 
     /// Why the run has failed, if it has.
@@ -81,7 +103,7 @@ impl Driver {
             seat.taken = true;
             drop(seat);
             let since = Instant::now();
-            let mut reactor = self.reactor();
+            let mut reactor = self.lock();
             while !handle.is_done() {
                 let now = Instant::now();
                 if now >= deadline {
@@ -92,6 +114,7 @@ impl Driver {
                     // Others may have got what they wait for.
                     self.change.notify_all();
                 }
+                reactor = self.make_room(reactor);
             }
             drop(reactor);
             seat = self.seat();
@@ -128,12 +151,12 @@ impl Driver {
             }
             seat.taken = true;
             drop(seat);
-            let mut reactor = self.reactor();
+            let mut reactor = self.lock();
             while self.waiting.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                 reactor.turn(LONGEST_SLEEP);
                 // Callers that only want to submit get a chance at the lock.
                 drop(reactor);
-                reactor = self.reactor();
+                reactor = self.make_room(self.lock());
             }
             drop(reactor);
             let mut seat = self.seat();

@@ -147,10 +147,9 @@ pub fn explain(error: LocalError, world: &World, key: &str) -> SyncError {
             who: world.name(rank),
             how: format!("its memory cannot be reached: {}", std::io::Error::from_raw_os_error(errno)),
         },
-        LocalError::RootFinished { root, .. } => SyncError::Dead {
-            who: world.name(root),
-            how: format!("it left before it gave its part of key `{key}`"),
-        },
+        LocalError::RootFinished { root, .. } => {
+            SyncError::Dead { who: world.name(root), how: format!("it left before it gave its part of key `{key}`") }
+        }
         LocalError::Busy { .. } => SyncError::Usage {
             key: key.into(),
             why: "still under way from an earlier call; wait for it first, or use another name".into(),

@@ -11,13 +11,13 @@ use crate::error::{Role, SyncError};
 use crate::layout::{Layout, key_of};
 use crate::local::{Hosting, Ticket};
 use crate::net::join::{self, Joined};
+use crate::net::master_line::Master;
 use crate::net::reactor::{Event, Reactor, Traffic};
 use crate::node::op::Request;
 use crate::node::world::World;
 use crate::node::{Config, Node};
 use crate::settings::Settings;
 use crate::wire::Combine;
-use crate::net::master_line::Master;
 use driver::Driver;
 use handle::Handle;
 use local_path::LocalPath;
@@ -43,7 +43,7 @@ struct Inner {
     rank: u32,
     world: World,
     driver: Arc<Driver>,
-    master: Option<Master>,
+    master: Option<Arc<Master>>,
     local: local_path::Shared,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     keys: Mutex<HashMap<String, TensorSpec>>,
@@ -65,6 +65,11 @@ pub struct Pending {
 impl Engine {
     /// Joins the run that the settings name; returns when all its nodes are there.
     pub fn connect(settings: Settings) -> Result<Engine, SyncError> {
+        Engine::connect_unless(settings, &|| false)
+    }
+
+    /// The same, given up with [`SyncError::ShutDown`] once `stop` says so (Ctrl-C while the others are still to come).
+    pub fn connect_unless(settings: Settings, stop: &dyn Fn() -> bool) -> Result<Engine, SyncError> {
         settings.check()?;
         if !settings.distributed {
             let config = config_of(&settings, &common_of(&settings));
@@ -79,6 +84,7 @@ impl Engine {
             &settings.token,
             settings.listen_host.as_deref(),
             settings.connect_timeout,
+            stop,
             |port| Register {
                 role: Role::Worker,
                 id: u32::try_from(settings.client_id).ok(),
@@ -93,9 +99,12 @@ impl Engine {
                 version: env!("CARGO_PKG_VERSION").into(),
             },
         )?;
-        let Joined { me, roster, world, master, master_host, links, .. } = joined;
+        let Joined { me, roster, world, master, links, dead, .. } = joined;
         let node = Node::new(world, me, config_of(&settings, &roster.common));
-        let mut engine = Engine::start(settings, me, node, links, Some((master, master_host)))?;
+        let mut engine = Engine::start(settings, me, node, links, Some((master, roster.master.host.clone())))?;
+        for (node, how) in dead {
+            engine.inner.driver.inbox.post(Event::Lost { node, how });
+        }
         if local_path::possible(&roster) {
             engine.meet_in_memory(&roster, hosting)?;
         }
@@ -107,7 +116,8 @@ impl Engine {
         let met = LocalPath::meet(roster, self.rank(), &self.inner.settings.token, hosting);
         // All or nobody: one worker that is left out would wait for ever.
         let mut votes = [f32::from(u8::from(met.is_ok()))];
-        let key = self.register("shoal: met in memory", TensorSpec { dtype: DType::F32, shape: vec![1], priority: 0 })?;
+        let key =
+            self.register("shoal: met in memory", TensorSpec { dtype: DType::F32, shape: vec![1], priority: 0 })?;
         // SAFETY: `votes` outlives the wait.
         unsafe { self.push_pull(&key, votes.as_mut_ptr().cast(), Op::Sum) }?.wait()?;
         let all = votes[0] as u32 == self.size();
@@ -122,7 +132,9 @@ impl Engine {
                 let members: Vec<u32> = (0..self.size()).collect();
                 self.inner.driver.reactor().when_failed(Box::new(move |error| {
                     let culprit = match error {
-                        SyncError::Dead { who, .. } | SyncError::Aborted { who, .. } | SyncError::Protocol { who, .. } => who.id,
+                        SyncError::Dead { who, .. }
+                        | SyncError::Aborted { who, .. }
+                        | SyncError::Protocol { who, .. } => who.id,
                         _ => members[0],
                     };
                     poison.group().poison(culprit);
@@ -152,6 +164,8 @@ impl Engine {
         let master = match master {
             Some((stream, host)) => {
                 let (master, thread) = Master::attend(stream, host, driver.inbox.clone())?;
+                let master = Arc::new(master);
+                driver.reactor().master = Some(master.clone());
                 threads.push(thread);
                 let driver = driver.clone();
                 let name = std::thread::Builder::new().name("shoal".into());
@@ -338,7 +352,10 @@ impl Engine {
     /// This worker is done; the others go on without it. Its shard, if it has one, serves them until shutdown.
     pub fn finish(&self) -> Result<(), SyncError> {
         if let Some(local) = &self.inner.local {
-            local.group().finish().map_err(|error| SyncError::Usage { key: "finish".into(), why: error.to_string() })?;
+            local
+                .group()
+                .finish()
+                .map_err(|error| SyncError::Usage { key: "finish".into(), why: error.to_string() })?;
         }
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Finish { handle: handle.clone() });
@@ -430,7 +447,9 @@ impl Engine {
         if !handle.is_done() {
             return None;
         }
-        if patience.blocked && let Some(master) = &self.inner.master {
+        if patience.blocked
+            && let Some(master) = &self.inner.master
+        {
             master.tell(&ToMaster::Moving);
         }
         handle.outcome()
@@ -537,7 +556,9 @@ impl Pending {
             }
             Err(error) => Err(self.engine.explain_local(error, &self.name)),
         };
-        if self.patience.blocked && let Some(master) = &self.engine.inner.master {
+        if self.patience.blocked
+            && let Some(master) = &self.engine.inner.master
+        {
             master.tell(&ToMaster::Moving);
         }
         self.handle.end(outcome.clone());
@@ -591,11 +612,7 @@ impl Drop for Pending {
 }
 
 fn common_of(settings: &Settings) -> Common {
-    Common {
-        block_size: settings.block_size,
-        deterministic: settings.deterministic,
-        on_death: settings.on_death,
-    }
+    Common { block_size: settings.block_size, deterministic: settings.deterministic, on_death: settings.on_death }
 }
 
 fn config_of(settings: &Settings, common: &Common) -> Config {

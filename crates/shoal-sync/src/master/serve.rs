@@ -89,7 +89,8 @@ impl Master {
         let mut run = [0u8; 4];
         rustix::rand::getrandom(&mut run[..], rustix::rand::GetRandomFlags::empty())
             .map_err(|e| SyncError::system("no random numbers", e))?;
-        let table = Table::new(u32::from_le_bytes(run), options.workers, options.servers);
+        let master = Who { role: Role::Master, id: 0, host: crate::host::name(), pid: std::process::id() };
+        let table = Table::new(u32::from_le_bytes(run), options.workers, options.servers).kept_by(master);
         let shared = Shared {
             table: Mutex::new(table),
             writers: Mutex::new(HashMap::new()),
@@ -116,10 +117,10 @@ impl Master {
         loop {
             self.accept();
             if stop.load(Ordering::Relaxed) {
-                let who = Who { role: Role::Master, id: 0, host: crate::host::name(), pid: std::process::id() };
                 let mut table = self.shared.table();
                 if !table.workers_done() {
-                    let effects = table.abort(0, SyncError::Aborted { who, why: "it was told to stop".into() });
+                    let error = SyncError::Aborted { who: table.master.clone(), why: "it was told to stop".into() };
+                    let effects = table.abort(0, error);
                     self.shared.carry_out(effects);
                 }
                 return Ok(());

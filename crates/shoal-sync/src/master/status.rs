@@ -22,8 +22,8 @@ pub fn json(table: &Table, uptime_seconds: u64) -> Value {
             json!({
                 "role": e.row.who.role, "id": e.row.who.id, "host": e.row.who.host, "pid": e.row.who.pid,
                 "address": e.row.address, "state": state(e),
-                "waits_for_key": e.blocked.as_ref().map(|b| b.0.clone()),
-                "waits_for_workers": e.blocked.as_ref().map(|b| b.1.clone()),
+                "waits_for_key": e.blocked.as_ref().map(|b| b.key.clone()),
+                "waits_for_workers": e.blocked.as_ref().map(|b| b.missing.clone()),
             })
         })
         .collect();
@@ -53,7 +53,9 @@ pub fn prometheus(table: &Table, uptime_seconds: u64) -> String {
     let _ = writeln!(out, "shoal_run_complete {}", u8::from(table.complete));
     out.push_str("# HELP shoal_generation The membership's generation.\n# TYPE shoal_generation gauge\n");
     let _ = writeln!(out, "shoal_generation {}", table.generation);
-    out.push_str("# HELP shoal_uptime_seconds Seconds since the master started.\n# TYPE shoal_uptime_seconds counter\n");
+    out.push_str(
+        "# HELP shoal_uptime_seconds Seconds since the master started.\n# TYPE shoal_uptime_seconds counter\n",
+    );
     let _ = writeln!(out, "shoal_uptime_seconds {uptime_seconds}");
     out
 }

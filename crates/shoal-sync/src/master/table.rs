@@ -27,17 +27,30 @@ pub struct Entry {
     pub row: NodeRow,
     pub link: Link,
     pub state: State,
-    /// The key this worker waits for, whom for, and since when (seconds).
-    pub blocked: Option<(String, Vec<u32>, u64)>,
+    pub blocked: Option<Blocked>,
+}
+
+/// A worker's word that it waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    pub key: String,
+    pub missing: Vec<u32>,
+    /// Since when, and when it last said so (seconds).
+    since: u64,
+    said: u64,
 }
 
 /// Once all workers wait in a circle for this long, nobody will ever move again.
 pub const DEADLOCK_SECONDS: u64 = 10;
+/// Whoever waits says so every two seconds. One that has fallen silent (stopped, swapped out) may have got its data long ago
+/// without having had the time to notice.
+const FRESH_SECONDS: u64 = 5;
 
 #[derive(Debug)]
 pub struct Table {
     pub run: u32,
     pub generation: u32,
+    pub master: Who,
     expected_workers: Option<u32>,
     expected_servers: u32,
     pub common: Option<(Common, Who)>,
@@ -53,6 +66,7 @@ impl Table {
         Table {
             run,
             generation: 1,
+            master: Who { role: Role::Master, id: 0, host: "?".into(), pid: 0 },
             expected_workers: workers.filter(|w| *w > 0),
             expected_servers: servers,
             common: None,
@@ -61,6 +75,11 @@ impl Table {
             complete: false,
             failure: None,
         }
+    }
+
+    /// Says who keeps it, for those who will miss it.
+    pub fn kept_by(self, master: Who) -> Table {
+        Table { master, ..self }
     }
 
     /// A node asks to take part. The refusal, if any, goes to that node alone.
@@ -81,6 +100,10 @@ impl Table {
         if let Some(error) = &self.failure {
             return Err(error.clone());
         }
+        let holders = if node.role == Role::Server { &self.servers } else { &self.workers };
+        if let Some((id, holder)) = node.id.and_then(|id| holders.get(&id).map(|h| (id, h))) {
+            return Err(SyncError::DuplicateId { id, holder: holder.row.who.clone() });
+        }
         if self.complete {
             return refused("the run is complete and under way".into());
         }
@@ -93,7 +116,9 @@ impl Table {
             Role::Master => return refused("there is one master, and this is it".into()),
         };
         let Some(expected) = expected else {
-            return refused("the number of workers is not known: start ps_master with --workers N, or set SHOAL_NUM_WORKERS".into());
+            return refused(
+                "the number of workers is not known: start ps_master with --workers N, or set SHOAL_NUM_WORKERS".into(),
+            );
         };
         if node.role == Role::Worker && node.num_workers != 0 && node.num_workers != expected {
             return refused(format!("this run has {expected} workers, not {}", node.num_workers));
@@ -102,9 +127,6 @@ impl Table {
             Some(id) => id,
             None => (0..).find(|id| !entries.contains_key(id)).unwrap_or(0),
         };
-        if let Some(holder) = entries.get(&id) {
-            return Err(SyncError::DuplicateId { id, holder: holder.row.who.clone() });
-        }
         if id >= expected {
             return refused(format!("{} {id} is one too many: this run has {expected}, numbered from 0", node.role));
         }
@@ -152,6 +174,7 @@ impl Table {
                 FromMaster::Complete(Roster {
                     run: self.run,
                     generation: self.generation,
+                    master: self.master.clone(),
                     common,
                     workers: rows(&self.workers),
                     servers: rows(&self.servers),
@@ -168,10 +191,9 @@ impl Table {
             (0..n).filter(|id| !entries.contains_key(id)).collect()
         };
         let mut parts = Vec::new();
-        for (role, ids) in [
-            ("worker", absent(&self.workers, workers)),
-            ("server", absent(&self.servers, self.expected_servers)),
-        ] {
+        for (role, ids) in
+            [("worker", absent(&self.workers, workers)), ("server", absent(&self.servers, self.expected_servers))]
+        {
             if !ids.is_empty() {
                 let list: Vec<String> = ids.iter().map(u32::to_string).collect();
                 parts.push(format!("{role} {}", list.join(", ")));
@@ -252,8 +274,8 @@ impl Table {
 
     pub fn blocked(&mut self, link: Link, key: String, missing: Vec<u32>, now: u64) -> Vec<Effect> {
         if let Some(entry) = self.find(link) {
-            let since = entry.blocked.take().filter(|(k, m, _)| *k == key && *m == missing).map_or(now, |b| b.2);
-            entry.blocked = Some((key, missing, since));
+            let same = entry.blocked.take().filter(|b| b.key == key && b.missing == missing);
+            entry.blocked = Some(Blocked { key, missing, since: same.map_or(now, |b| b.since), said: now });
         }
         self.find_circle(now)
     }
@@ -268,11 +290,12 @@ impl Table {
     fn find_circle(&mut self, now: u64) -> Vec<Effect> {
         let alive: Vec<&Entry> = self.workers.values().filter(|e| e.state == State::Alive).collect();
         let stuck = |e: &&Entry| {
-            e.blocked.as_ref().is_some_and(|(key, missing, since)| {
-                now.saturating_sub(*since) >= DEADLOCK_SECONDS
-                    && missing.iter().any(|m| {
+            e.blocked.as_ref().is_some_and(|b| {
+                now.saturating_sub(b.since) >= DEADLOCK_SECONDS
+                    && now.saturating_sub(b.said) <= FRESH_SECONDS
+                    && b.missing.iter().any(|m| {
                         let other = self.workers.get(m).and_then(|o| o.blocked.as_ref());
-                        other.is_some_and(|(other_key, ..)| other_key != key)
+                        other.is_some_and(|o| o.key != b.key)
                     })
             })
         };
@@ -281,7 +304,7 @@ impl Table {
         }
         let waits: Vec<String> = alive
             .iter()
-            .filter_map(|e| e.blocked.as_ref().map(|(key, ..)| format!("{} waits for `{key}`", e.row.who)))
+            .filter_map(|e| e.blocked.as_ref().map(|b| format!("{} waits for `{}`", e.row.who, b.key)))
             .collect();
         self.fail(SyncError::Deadlock { waits: waits.join("; ") })
     }

@@ -1,12 +1,15 @@
 //! Becoming part of a run: register with the master, hear who the others are, connect to those one talks to.
 
+use super::meet::Meeting;
 use crate::control::{self, FromMaster, Register, Roster, ToMaster};
-use crate::error::SyncError;
-use crate::handshake;
+use crate::error::{Role, SyncError};
+use crate::handshake::{self, Refusal};
 use crate::node::world::{NodeId, World};
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
+
+/// How often a wait looks whether it should be given up.
+const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// A node that is in, with all its connections.
 pub struct Joined {
@@ -14,45 +17,82 @@ pub struct Joined {
     pub roster: Roster,
     pub world: World,
     pub master: TcpStream,
-    pub master_host: String,
     pub links: Vec<(NodeId, TcpStream)>,
+    /// Nodes that died since the run was complete, where it goes on without them.
+    pub dead: Vec<(NodeId, String)>,
     /// Kept so that late strangers are turned away instead of hanging.
     pub listener: TcpListener,
 }
 
-/// Dials until it answers or the deadline passes: nodes of a run start in any order.
-fn dial(what: &str, address: &str, deadline: Instant) -> Result<TcpStream, SyncError> {
-    let unreachable = |why: String| SyncError::Unreachable { what: what.into(), address: address.into(), why };
-    let mut pause = Duration::from_millis(20);
-    loop {
-        let targets = address.to_socket_addrs().map_err(|e| unreachable(e.to_string()))?;
-        let mut last = String::from("the name has no address");
-        for target in targets {
+/// How long to try, and who may say that it is enough.
+pub(super) struct Joining<'a> {
+    pub token: &'a str,
+    pub timeout: Duration,
+    pub deadline: Instant,
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+impl Joining<'_> {
+    pub fn go_on(&self) -> Result<(), SyncError> {
+        if (self.stop)() { Err(SyncError::ShutDown) } else { Ok(()) }
+    }
+
+    /// One attempt to connect and to prove ourselves.
+    pub fn dial_once(&self, address: &str) -> Result<TcpStream, Refusal> {
+        let broken = |e: std::io::Error| Refusal::Broken(e.to_string());
+        let mut last = Refusal::Broken("the name has no address".into());
+        for target in address.to_socket_addrs().map_err(broken)? {
             match TcpStream::connect_timeout(&target, Duration::from_secs(3)) {
-                Ok(stream) => return Ok(stream),
-                Err(e) => last = e.to_string(),
+                Ok(mut stream) => return handshake::prove(&mut stream, self.token).map(|()| stream),
+                Err(e) => last = broken(e),
             }
         }
-        if Instant::now() + pause > deadline {
-            return Err(unreachable(last));
+        Err(last)
+    }
+
+    /// After a failed attempt: waits before the next one, or says why there will be none.
+    pub fn pause(&self, pause: &mut Duration, refusal: Refusal, what: &str, address: &str) -> Result<(), SyncError> {
+        if !refusal.may_pass() || Instant::now() + *pause > self.deadline {
+            return Err(refusal.of(what, address));
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(500));
+        std::thread::sleep(*pause);
+        *pause = (*pause * 2).min(Duration::from_millis(500));
+        Ok(())
+    }
+
+    /// Dials the master until it answers: the nodes of a run start in any order.
+    fn dial_master(&self, address: &str) -> Result<TcpStream, SyncError> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            self.go_on()?;
+            match self.dial_once(address) {
+                Ok(stream) => return Ok(stream),
+                Err(refusal) => self.pause(&mut pause, refusal, "the master", address)?,
+            }
+        }
     }
 }
 
-/// Registers and waits until the run is complete. `make` is told the address to listen on and fills in the rest.
+/// Whether something is there to be read, or the end, within `wait`.
+pub(super) fn readable(stream: &TcpStream, wait: Duration) -> bool {
+    let mut fds = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::IN)];
+    let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    rustix::event::poll(&mut fds, Some(&wait)).is_ok_and(|n| n > 0)
+}
+
+/// Registers and waits until the run is complete. `make` is told the port to listen on and fills in the rest; once `stop` says so,
+/// it ends with [`SyncError::ShutDown`].
 pub fn join(
     master_address: &str,
     token: &str,
     listen_host: Option<&str>,
     timeout: Duration,
+    stop: &dyn Fn() -> bool,
     make: impl FnOnce(u16) -> Register,
 ) -> Result<Joined, SyncError> {
-    let deadline = Instant::now() + timeout;
+    let joining = Joining { token, timeout, deadline: Instant::now() + timeout, stop };
     let address = crate::settings::address(master_address)?;
-    let mut master = dial("the master", &address, deadline)?;
-    handshake::dial(&mut master, token, &format!("the master at {address}"))?;
+    let mut master = joining.dial_master(&address)?;
     let system = |what: &str| {
         let what = what.to_string();
         move |e: std::io::Error| SyncError::system(what, e)
@@ -66,19 +106,35 @@ pub fn join(
         why: e.to_string(),
     })?;
     let port = listener.local_addr().map_err(system("cannot see the listener's port"))?.port();
-    let role = {
-        let register = make(port);
-        let role = register.role;
-        control::send(&mut master, &ToMaster::Register(register)).map_err(system("cannot register with the master"))?;
-        role
-    };
-    let (id, roster) = await_roster(&mut master, deadline, timeout)?;
+    let register = make(port);
+    let role = register.role;
+    control::send(&mut master, &ToMaster::Register(register)).map_err(system("cannot register with the master"))?;
+    let (id, roster) = await_roster(&mut master, &joining)?;
     let world = world_of(&roster);
-    let me = if role == crate::error::Role::Worker { id } else { world.workers + id };
-    let links = connect_all(&world, me, &roster, token, &listener, deadline)?;
+    let me = if role == Role::Worker { id } else { world.workers + id };
+    let mut meeting = Meeting {
+        world: &world,
+        me,
+        roster: &roster,
+        master: &mut master,
+        joining: &joining,
+        dead: Vec::new(),
+        master_gone: false,
+    };
+    let met = meeting.meet(&listener);
+    let dead = meeting.dead;
+    let links = met.inspect_err(|error| {
+        // The others wait for this node: they hear why it will not come, instead of seeing it die.
+        let who = world.name(me);
+        let error = match error {
+            SyncError::ShutDown => SyncError::Aborted { who, why: "it was told to stop".into() },
+            other => other.clone(),
+        };
+        // A master that is gone needs no explanation.
+        let _ = control::send(&mut master, &ToMaster::Abort { error });
+    })?;
     master.set_read_timeout(None).map_err(system("cannot set up the connection to the master"))?;
-    let master_host = address.rsplit_once(':').map_or(address.clone(), |(h, _)| h.to_string());
-    Ok(Joined { me, roster, world, master, master_host, links, listener })
+    Ok(Joined { me, roster, world, master, links, dead, listener })
 }
 
 fn world_of(roster: &Roster) -> World {
@@ -91,18 +147,23 @@ fn world_of(roster: &Roster) -> World {
     }
 }
 
-fn await_roster(master: &mut TcpStream, deadline: Instant, timeout: Duration) -> Result<(u32, Roster), SyncError> {
+fn await_roster(master: &mut TcpStream, joining: &Joining<'_>) -> Result<(u32, Roster), SyncError> {
     let mut id = None;
     let mut missing = String::from("the master's answer");
+    // Once a message has begun, the rest of it is on its way.
+    master.set_read_timeout(Some(handshake::PATIENCE)).map_err(|e| SyncError::system("cannot set a time-out", e))?;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        joining.go_on()?;
+        let left = joining.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(SyncError::Timeout {
                 what: format!("the run to be complete: still missing {missing}"),
-                seconds: timeout.as_secs(),
+                seconds: joining.timeout.as_secs(),
             });
         }
-        master.set_read_timeout(Some(left)).map_err(|e| SyncError::system("cannot set a time-out", e))?;
+        if !readable(master, left.min(LOOK_UP)) {
+            continue;
+        }
         match control::receive::<FromMaster>(master) {
             Ok(FromMaster::Welcome { id: mine }) => id = Some(mine),
             Ok(FromMaster::Refused { error } | FromMaster::Abort { error }) => return Err(error),
@@ -112,91 +173,20 @@ fn await_roster(master: &mut TcpStream, deadline: Instant, timeout: Duration) ->
                 return Ok((id, roster));
             }
             Ok(FromMaster::Dead { .. } | FromMaster::Status(_)) => {}
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
             Err(e) => {
                 let address = master.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string());
-                return Err(SyncError::Unreachable { what: "the master".into(), address, why: e.to_string() });
+                let why = match e.kind() {
+                    std::io::ErrorKind::UnexpectedEof => "its connection closed".to_string(),
+                    _ => e.to_string(),
+                };
+                return Err(SyncError::Unreachable { what: "the master".into(), address, why });
             }
         }
     }
-}
-
-/// One connection per pair that talks: the higher number dials the lower.
-fn connect_all(
-    world: &World,
-    me: NodeId,
-    roster: &Roster,
-    token: &str,
-    listener: &TcpListener,
-    deadline: Instant,
-) -> Result<Vec<(NodeId, TcpStream)>, SyncError> {
-    let peers: Vec<NodeId> = (0..world.nodes()).filter(|p| world.linked(me, *p)).collect();
-    let mut expected: Vec<NodeId> = peers.iter().copied().filter(|p| *p > me).collect();
-    let mut links = Vec::new();
-    for &peer in peers.iter().filter(|p| **p < me) {
-        let rows = if world.is_worker(peer) { &roster.workers } else { &roster.servers };
-        let row = &rows[(if world.is_worker(peer) { peer } else { peer - world.workers }) as usize];
-        let name = row.who.to_string();
-        let mut stream = dial(&name, &row.address, deadline)?;
-        handshake::dial(&mut stream, token, &name)?;
-        let mut introduction = [0u8; 12];
-        introduction[..4].copy_from_slice(&me.to_le_bytes());
-        introduction[4..8].copy_from_slice(&world.run.to_le_bytes());
-        introduction[8..].copy_from_slice(&world.generation.to_le_bytes());
-        stream.write_all(&introduction).map_err(|e| SyncError::system(format!("cannot greet {name}"), e))?;
-        links.push((peer, tune(stream)?));
-    }
-    let (tx, rx) = std::sync::mpsc::sync_channel::<(NodeId, TcpStream)>(world.nodes() as usize + 1);
-    listener.set_nonblocking(true).map_err(|e| SyncError::system("cannot set up the listener", e))?;
-    while !expected.is_empty() {
-        if Instant::now() > deadline {
-            let names: Vec<String> = expected.iter().map(|p| world.name(*p).to_string()).collect();
-            return Err(SyncError::Timeout { what: format!("a connection from {}", names.join(", ")), seconds: 0 });
-        }
-        while let Ok((stream, from)) = listener.accept() {
-            let (tx, token, run, generation) = (tx.clone(), token.to_string(), world.run, world.generation);
-            // A stranger may say nothing for a while; it must not keep the others waiting.
-            let spawned = std::thread::Builder::new().name("greet".into()).spawn(move || {
-                match greet(stream, &token, run, generation) {
-                    Ok(found) => drop(tx.try_send(found)),
-                    Err(refusal) => tracing::warn!(%from, "turned away: {refusal}"),
-                }
-            });
-            if let Err(error) = spawned {
-                tracing::warn!(%from, %error, "no thread for a connection; turned away");
-            }
-        }
-        if let Ok((peer, stream)) = rx.recv_timeout(Duration::from_millis(5))
-            && let Some(at) = expected.iter().position(|p| *p == peer)
-        {
-            expected.swap_remove(at);
-            links.push((peer, tune(stream)?));
-        }
-    }
-    Ok(links)
-}
-
-fn greet(
-    mut stream: TcpStream,
-    token: &str,
-    run: u32,
-    generation: u32,
-) -> Result<(NodeId, TcpStream), handshake::Refusal> {
-    let broken = |e: std::io::Error| handshake::Refusal::Broken(e.to_string());
-    stream.set_nonblocking(false).map_err(broken)?;
-    handshake::answer(&mut stream, token)?;
-    let mut introduction = [0u8; 12];
-    stream.set_read_timeout(Some(handshake::PATIENCE)).map_err(broken)?;
-    stream.read_exact(&mut introduction).map_err(broken)?;
-    let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| introduction[i + k]));
-    if (word(4), word(8)) != (run, generation) {
-        return Err(handshake::Refusal::Broken("it belongs to another run".into()));
-    }
-    Ok((word(0), stream))
 }
 
 /// Socket options of a data connection.
-fn tune(stream: TcpStream) -> Result<TcpStream, SyncError> {
+pub(super) fn tune(stream: TcpStream) -> Result<TcpStream, SyncError> {
     let fault = |e: std::io::Error| SyncError::system("cannot set up a connection", e);
     stream.set_nodelay(true).map_err(fault)?;
     stream.set_read_timeout(None).map_err(fault)?;

@@ -14,11 +14,7 @@ pub struct Master {
 
 impl Master {
     /// Starts listening to the master; what it says goes to the loop.
-    pub fn attend(
-        stream: TcpStream,
-        host: String,
-        inbox: Arc<Inbox>,
-    ) -> Result<(Master, JoinHandle<()>), SyncError> {
+    pub fn attend(stream: TcpStream, host: String, inbox: Arc<Inbox>) -> Result<(Master, JoinHandle<()>), SyncError> {
         let fault = |e: std::io::Error| SyncError::system("cannot attend to the master", e);
         let mut reader = stream.try_clone().map_err(fault)?;
         stream.set_write_timeout(Some(Duration::from_secs(5))).map_err(fault)?;

@@ -3,4 +3,5 @@
 pub mod conn;
 pub mod join;
 pub mod master_line;
+mod meet;
 pub mod reactor;

@@ -1,6 +1,8 @@
 //! The loop: events in, frames out, for whichever thread drives it.
 
 use super::conn::{Conn, End};
+use super::master_line::Master;
+use crate::control::ToMaster;
 use crate::engine::handle::Handle;
 use crate::error::SyncError;
 use crate::node::Node;
@@ -10,7 +12,7 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,16 +22,35 @@ const GRACE: Duration = Duration::from_millis(400);
 
 /// What other threads ask of the loop.
 pub enum Event {
-    Submit { request: Request, handle: Arc<Handle> },
+    Submit {
+        request: Request,
+        handle: Arc<Handle>,
+    },
     /// Only tells the shards what a key is.
-    Introduce { request: Request },
-    Finish { handle: Arc<Handle> },
+    Introduce {
+        request: Request,
+    },
+    Finish {
+        handle: Arc<Handle>,
+    },
     /// Completes when nothing is left to send and nobody needs this node's shard.
-    Drained { handle: Arc<Handle> },
-    Ask { handle: Arc<Handle> },
-    Lost { node: NodeId, how: String },
-    LostMaster { how: String, host: String },
-    Fail { error: SyncError },
+    Drained {
+        handle: Arc<Handle>,
+    },
+    Ask {
+        handle: Arc<Handle>,
+    },
+    Lost {
+        node: NodeId,
+        how: String,
+    },
+    LostMaster {
+        how: String,
+        host: String,
+    },
+    Fail {
+        error: SyncError,
+    },
 }
 
 /// The loop's letter box. Bounded by the callers: each has at most one operation per key in it.
@@ -37,6 +58,8 @@ pub struct Inbox {
     events: Mutex<Vec<Event>>,
     sleeping: AtomicBool,
     wake: OwnedFd,
+    /// Threads that want a look at the loop's state (see `Driver::reactor`).
+    pub visitors: AtomicUsize,
 }
 
 impl Inbox {
@@ -90,6 +113,8 @@ pub struct Reactor {
     handles: HashMap<OpId, Arc<Handle>>,
     drained: Vec<Arc<Handle>>,
     suspects: Vec<(NodeId, String, Instant)>,
+    /// Told when this node gives up, so that its leaving is not taken for a death of its own.
+    pub master: Option<Arc<Master>>,
     let_go: bool,
     started: Instant,
     next: usize,
@@ -112,8 +137,9 @@ impl Reactor {
     pub fn new(mut node: Node, links: Vec<(NodeId, TcpStream)>) -> Result<(Reactor, Arc<Inbox>), SyncError> {
         let fault = |e: rustix::io::Errno| SyncError::system("cannot set up the event loop", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fault)?;
-        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK | rustix::event::EventfdFlags::CLOEXEC)
-            .map_err(fault)?;
+        let wake =
+            rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK | rustix::event::EventfdFlags::CLOEXEC)
+                .map_err(fault)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(fault)?;
         let mut conns: Vec<Option<Conn>> = (0..node.world.nodes()).map(|_| None).collect();
@@ -127,7 +153,12 @@ impl Reactor {
             }
             conns[peer as usize] = Some(Conn::new(peer, stream));
         }
-        let inbox = Arc::new(Inbox { events: Mutex::new(Vec::new()), sleeping: AtomicBool::new(false), wake });
+        let inbox = Arc::new(Inbox {
+            events: Mutex::new(Vec::new()),
+            sleeping: AtomicBool::new(false),
+            wake,
+            visitors: AtomicUsize::new(0),
+        });
         let reactor = Reactor {
             node,
             conns,
@@ -137,6 +168,7 @@ impl Reactor {
             handles: HashMap::new(),
             drained: Vec::new(),
             suspects: Vec::new(),
+            master: None,
             let_go: false,
             started: Instant::now(),
             next: 0,
@@ -162,7 +194,7 @@ impl Reactor {
         if !timeout.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
             let letters = !self.inbox.events.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-            if letters {
+            if letters || self.inbox.visitors.load(Ordering::SeqCst) > 0 {
                 timeout = Duration::ZERO;
             }
         }
@@ -176,10 +208,8 @@ impl Reactor {
 
     fn poll(&mut self, timeout: Duration) {
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
-        let spec = rustix::event::Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
+        let spec =
+            rustix::event::Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         let Ok(count) = epoll::wait(&self.epoll, &mut events[..], Some(&spec)) else { return };
         for event in &events[..count] {
             let (data, flags) = (event.data.u64(), event.flags);
@@ -275,9 +305,15 @@ impl Reactor {
 
     /// Hands ended operations back to those who wait for them.
     fn settle(&mut self) {
-        if self.node.fatal().is_some() && !self.let_go {
+        if let Some(error) = self.node.fatal()
+            && !self.let_go
+        {
             self.let_go = true;
-            if let (Some(hook), Some(error)) = (self.when_failed.take(), self.node.fatal()) {
+            if let Some(master) = &self.master {
+                // Before anybody here hears of it and exits (GANG-2).
+                master.tell(&ToMaster::Abort { error: error.clone() });
+            }
+            if let Some(hook) = self.when_failed.take() {
                 hook(error);
             }
             for conn in self.conns.iter_mut().flatten() {

@@ -26,7 +26,10 @@ pub enum Then {
     /// Room for the next chunk of a copy that starts here.
     CopyOn,
     /// Tell the contributor that its chunk has gone out, so that it sends the next.
-    Acknowledge { to: u32, header: Header },
+    Acknowledge {
+        to: u32,
+        header: Header,
+    },
 }
 
 /// Bytes that follow a header.

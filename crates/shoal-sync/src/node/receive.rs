@@ -23,7 +23,10 @@ pub enum Sink {
     /// A chunk buffer of the shard.
     Buffer(Buffer),
     /// The user's tensor.
-    Memory { at: *mut u8, len: usize },
+    Memory {
+        at: *mut u8,
+        len: usize,
+    },
     Words(Vec<u8>),
     /// Nobody wants it any more: the run has ended.
     Discard,

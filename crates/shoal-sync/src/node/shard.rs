@@ -99,8 +99,8 @@ impl Node {
             let how = format!("it left before it gave its part of key `{}`", self.key_name(id.0));
             return self.fail(SyncError::Dead { who: self.world.name(giver), how });
         }
-        let all = (0..self.world.workers)
-            .all(|w| entry.ready.contains(w) || self.is_gone(w) || self.has_contributed(id, w));
+        let all =
+            (0..self.world.workers).all(|w| entry.ready.contains(w) || self.is_gone(w) || self.has_contributed(id, w));
         if !all {
             return;
         }
@@ -295,7 +295,11 @@ impl Node {
             return None;
         }
         let own_width = dtype.accumulator_size() == dtype.size();
-        if own_width && pending.parked.is_empty() && let Some((bytes, weight)) = &mut own && let Some(mut sum) = pending.sum.take() {
+        if own_width
+            && pending.parked.is_empty()
+            && let Some((bytes, weight)) = &mut own
+            && let Some(mut sum) = pending.sum.take()
+        {
             // The usual case in one pass: both copies of the result are written while the parts are in registers.
             reduce::close(dtype, sum.bytes_mut(len), bytes, *weight, scale);
             return Some(sum);
@@ -365,9 +369,8 @@ impl Node {
             missing.extend(absent);
         }
         if let Some(entry) = self.readiness.get(&(key, step)).filter(|e| !e.candidate) {
-            let absent = |w: &u32| {
-                !entry.ready.contains(*w) && !self.is_gone(*w) && !self.has_contributed((key, step), *w)
-            };
+            let absent =
+                |w: &u32| !entry.ready.contains(*w) && !self.is_gone(*w) && !self.has_contributed((key, step), *w);
             missing = (0..self.world.workers).filter(absent).collect();
         }
         missing.sort_unstable();

@@ -3,8 +3,8 @@
 use super::buffer::charge;
 use super::op::{Op, OpId, Request};
 use super::outbox::{Frame, Payload, Stream};
-use super::world::NodeId;
 use super::shard::EVERY_WORKER;
+use super::world::NodeId;
 use super::{Node, SMALL, SMALL_WINDOW};
 use crate::error::SyncError;
 use crate::layout::Chunk;

@@ -26,7 +26,7 @@ pub struct Args {
     pub listen_host: Option<String>,
 
     /// Seconds to wait until all nodes of the run are there.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, env = "SHOAL_CONNECT_TIMEOUT", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub connect_timeout: u64,
 
     /// Serve Prometheus text on this address, such as 127.0.0.1:9101.

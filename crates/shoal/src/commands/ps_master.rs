@@ -18,16 +18,12 @@ pub fn run(args: &Args) -> Result<(), SyncError> {
     logging::start(args.log_json);
     let system = |what: &str, why: String| SyncError::System { what: what.into(), why };
     let stop = signals::stop_flag().map_err(|e| system("cannot listen for signals", e.to_string()))?;
-    let master = Master::bind(&Options {
-        address: args.address.clone(),
-        workers: args.workers,
-        servers: args.servers,
-        token,
-    })?;
+    let master =
+        Master::bind(&Options { address: args.address.clone(), workers: args.workers, servers: args.servers, token })?;
     if let Some(address) = &args.metrics {
         let (shared, started) = (master.shared(), Instant::now());
         let render = move || status::prometheus(&shared.table(), started.elapsed().as_secs());
-        let at = metrics::serve(address, render).map_err(|e| system("metrics", format!("{e:#}")))?;
+        let at = metrics::serve(address, render)?;
         tracing::info!("metrics at http://{at}/metrics");
     }
     if let Some(at) = master.local_addr() {

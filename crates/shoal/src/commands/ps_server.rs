@@ -24,8 +24,7 @@ pub fn run(args: &Args) -> Result<(), SyncError> {
     let view = Arc::new(View::default());
     if let Some(address) = &args.metrics {
         let view = view.clone();
-        let at = metrics::serve(address, move || prometheus(&view.traffic()))
-            .map_err(|e| system("metrics", format!("{e:#}")))?;
+        let at = metrics::serve(address, move || prometheus(&view.traffic()))?;
         tracing::info!("metrics at http://{at}/metrics");
     }
     let outcome = server::serve(&settings, args.id, &stop, &view);
@@ -54,6 +53,10 @@ fn prometheus(t: &Traffic) -> String {
         let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n");
     }
     let name = "shoal_buffer_bytes_peak";
-    let _ = write!(out, "# HELP {name} Most memory in chunk buffers so far.\n# TYPE {name} gauge\n{name} {}\n", t.buffer_bytes_peak);
+    let _ = write!(
+        out,
+        "# HELP {name} Most memory in chunk buffers so far.\n# TYPE {name} gauge\n{name} {}\n",
+        t.buffer_bytes_peak
+    );
     out
 }
