@@ -83,6 +83,7 @@ WAITS = {
     "handle": "shoal.push_pull_async(np.ones(10, dtype=np.float32), name='never').wait()",
     "broadcast": "shoal.broadcast(np.ones(10, dtype=np.float32), root=1, name='never')",
     "barrier": "shoal.barrier()",
+    "shutdown": "shoal.shutdown()",
 }
 
 

@@ -48,7 +48,7 @@ pub enum SyncError {
     #[error("{who} gave up: {why}")]
     Aborted { who: Who, why: String },
     #[error("key `{key}`: {field} differs: {a} has {a_value}, {b} has {b_value}")]
-    Mismatch { key: String, field: String, a: Who, a_value: String, b: Who, b_value: String },
+    Mismatch { key: String, field: String, a: Box<Who>, a_value: String, b: Box<Who>, b_value: String },
     #[error("the workers wait for different keys and would wait for ever: {waits}")]
     Deadlock { waits: String },
     #[error("{who} broke the protocol: {why}")]

@@ -142,7 +142,7 @@ impl Layout {
     pub fn chunk_at(&self, block: u32, offset: u32) -> Option<Chunk> {
         let len = self.blocks.get(block as usize)?.len;
         let at = offset as usize;
-        if at % CHUNK != 0 || (at >= len && at != 0) {
+        if !at.is_multiple_of(CHUNK) || (at >= len && at != 0) {
             return None;
         }
         Some(Chunk { block, offset, len: (len - at).min(CHUNK) })

@@ -80,8 +80,8 @@ impl Driver {
     /// Moves what can be moved without waiting, if nobody else is driving.
     pub fn push_along(&self) {
         match self.reactor.try_lock() {
-            Ok(mut reactor) => reactor.turn(Duration::ZERO),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().turn(Duration::ZERO),
+            Ok(mut reactor) => drop(reactor.turn(Duration::ZERO)),
+            Err(TryLockError::Poisoned(poisoned)) => drop(poisoned.into_inner().turn(Duration::ZERO)),
             Err(TryLockError::WouldBlock) => {}
         }
     }
@@ -109,7 +109,7 @@ impl Driver {
                 if now >= deadline {
                     break;
                 }
-                reactor.turn((deadline - now).min(LONGEST_SLEEP));
+                reactor.turn_eagerly((deadline - now).min(LONGEST_SLEEP));
                 if self.waiting.load(Ordering::Relaxed) > 1 {
                     // Others may have got what they wait for.
                     self.change.notify_all();

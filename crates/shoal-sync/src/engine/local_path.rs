@@ -138,9 +138,9 @@ pub fn explain(error: LocalError, world: &World, key: &str) -> SyncError {
         LocalError::Mismatch { rank, other, what, .. } => SyncError::Mismatch {
             key: key.into(),
             field: "tensor".into(),
-            a: world.name(other),
+            a: Box::new(world.name(other)),
             a_value: what.to_string(),
-            b: world.name(rank),
+            b: Box::new(world.name(rank)),
             b_value: "the other".into(),
         },
         LocalError::Memory { rank, errno, .. } => SyncError::Dead {

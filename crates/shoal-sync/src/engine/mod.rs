@@ -29,6 +29,8 @@ pub use tensor::{Key, Op, TensorSpec};
 /// How long a wait lasts before it asks for whom, and how often it says so.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 const TELL_EVERY: Duration = Duration::from_secs(10);
+/// How often a wait that may be given up looks whether it is.
+const LOOK_UP: Duration = Duration::from_millis(200);
 /// Names longer than this would not fit the frame that introduces them.
 const MAX_NAME: usize = 4096;
 
@@ -340,13 +342,18 @@ impl Engine {
 
     /// Returns when every worker has called it.
     pub fn barrier(&self) -> Result<(), SyncError> {
+        self.start_barrier()?.wait()
+    }
+
+    /// The same, to be waited for.
+    pub fn start_barrier(&self) -> Result<Pending, SyncError> {
         let count = self.inner.barriers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let key = self.register(
             &format!("barrier {}", count % 2),
             TensorSpec { dtype: crate::dtype::DType::F32, shape: vec![0], priority: 0 },
         )?;
         // SAFETY: no bytes are touched at an aligned address.
-        unsafe { self.push_pull(&key, std::ptr::without_provenance_mut(64), Op::Sum) }?.wait()
+        unsafe { self.push_pull(&key, std::ptr::without_provenance_mut(64), Op::Sum) }
     }
 
     /// This worker is done; the others go on without it. Its shard, if it has one, serves them until shutdown.
@@ -369,11 +376,25 @@ impl Engine {
 
     /// Finishes, waits until nobody needs this process any more, and hangs up.
     pub fn shutdown(&self) -> Result<(), SyncError> {
+        self.shutdown_unless(&|| false)
+    }
+
+    /// The same, but once `stop` says so (Ctrl-C while others still train) the run is ended for all.
+    pub fn shutdown_unless(&self, stop: &dyn Fn() -> bool) -> Result<(), SyncError> {
         let outcome = self.finish().and_then(|()| {
             let handle = Arc::new(Handle::default());
             self.inner.driver.inbox.post(Event::Drained { handle: handle.clone() });
             self.inner.driver.push_along();
-            self.await_handle(&handle, "shutdown")
+            let mut patience = Patience::new();
+            loop {
+                if let Some(outcome) = self.await_slice(&handle, "shutdown", &mut patience, LOOK_UP) {
+                    return outcome;
+                }
+                if stop() {
+                    self.abort("interrupted while its shard still served the others");
+                    return Err(SyncError::ShutDown);
+                }
+            }
         });
         self.hang_up();
         outcome

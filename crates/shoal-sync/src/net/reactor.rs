@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 /// because of somebody else's death, and the word of that may still be on its way.
 const GRACE: Duration = Duration::from_millis(400);
 
+/// How often a waiting thread looks again before it sleeps.
+const YIELDS: u32 = 24;
+const LONG_YIELD: Duration = Duration::from_micros(500);
+
 /// What other threads ask of the loop.
 pub enum Event {
     Submit {
@@ -120,6 +124,8 @@ pub struct Reactor {
     next: usize,
     keys: HashMap<Arc<str>, KeyTimes>,
     when_failed: Option<FailureHook>,
+    /// Waits that will not yield first, because the last yield cost too much.
+    crowded: u32,
 }
 
 /// What is told when the run has failed, once.
@@ -174,6 +180,7 @@ impl Reactor {
             next: 0,
             keys: HashMap::new(),
             when_failed: None,
+            crowded: 0,
         };
         Ok((reactor, inbox))
     }
@@ -182,8 +189,30 @@ impl Reactor {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// One round: letters, output, then events for at most `timeout`, then their input and output.
-    pub fn turn(&mut self, timeout: Duration) {
+    /// A round for somebody who waits: before it sleeps, it lets others run a few times and looks again. Where there
+    /// are more ranks than cores that is what lets the missing one arrive; being put to sleep and woken costs more.
+    pub fn turn_eagerly(&mut self, timeout: Duration) {
+        if self.crowded > 0 {
+            self.crowded -= 1;
+        } else {
+            for _ in 0..YIELDS {
+                if self.turn(Duration::ZERO) {
+                    return;
+                }
+                let before = Instant::now();
+                std::thread::yield_now();
+                if before.elapsed() > LONG_YIELD {
+                    // Somebody computes on this core and takes whole time slices: who sleeps is woken sooner.
+                    self.crowded = 200;
+                    break;
+                }
+            }
+        }
+        self.turn(timeout);
+    }
+
+    /// One round: letters, output, then events for at most `timeout`, then their input and output. Says whether anything came.
+    pub fn turn(&mut self, timeout: Duration) -> bool {
         self.read_letters();
         self.pump();
         let busy = self.conns.iter().flatten().any(|c| c.readable);
@@ -198,19 +227,23 @@ impl Reactor {
                 timeout = Duration::ZERO;
             }
         }
-        self.poll(timeout);
+        let came = self.poll(timeout);
         self.inbox.sleeping.store(false, Ordering::SeqCst);
-        self.read_letters();
-        self.pump();
+        if came || busy {
+            self.read_letters();
+            self.pump();
+        }
         self.check_suspects();
         self.settle();
+        came || busy
     }
 
-    fn poll(&mut self, timeout: Duration) {
+    /// Notes what the sockets have; false if nothing came.
+    fn poll(&mut self, timeout: Duration) -> bool {
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
         let spec =
             rustix::event::Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        let Ok(count) = epoll::wait(&self.epoll, &mut events[..], Some(&spec)) else { return };
+        let Ok(count) = epoll::wait(&self.epoll, &mut events[..], Some(&spec)) else { return false };
         for event in &events[..count] {
             let (data, flags) = (event.data.u64(), event.flags);
             if data == WAKE {
@@ -225,6 +258,7 @@ impl Reactor {
                 conn.writable |= flags.contains(epoll::EventFlags::OUT);
             }
         }
+        count > 0
     }
 
     fn read_letters(&mut self) {

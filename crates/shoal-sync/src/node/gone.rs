@@ -44,7 +44,8 @@ impl Node {
         // Nobody leaves a shard while a worker needs it; once all have finished, leaving is what everyone does.
         let over = if self.world.is_worker(self.me) { self.finished.contains(self.me) } else { self.all_gone() };
         let left_in_order = self.world.is_worker(node) && self.finished.contains(node);
-        if over && (carries_shard || left_in_order) || left_in_order && !carries_shard {
+        let in_order = if carries_shard { over } else { left_in_order };
+        if in_order {
             // Sums still count it, but whoever waits to leave no longer waits for its farewell.
             self.left.insert(node);
             self.drop_outbox(node);

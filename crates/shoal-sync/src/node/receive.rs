@@ -53,7 +53,7 @@ impl Node {
                 if !self.is_shard() || !self.world.is_worker(from) {
                     return self.misfit(from, header, "only workers push, and only to shards".into());
                 }
-                if len % header.dtype.size() != 0 || header.offset as usize % CHUNK != 0 {
+                if !len.is_multiple_of(header.dtype.size()) || !(header.offset as usize).is_multiple_of(CHUNK) {
                     return self.misfit(from, header, format!("{len} bytes at {}", header.offset));
                 }
                 // GRAD-4: a worker that keeps to its windows stays far below this.

@@ -81,9 +81,9 @@ impl Node {
         let error = SyncError::Mismatch {
             key: self.key_name(key),
             field: field.into(),
-            a: self.world.name(a),
+            a: Box::new(self.world.name(a)),
             a_value,
-            b: self.world.name(b),
+            b: Box::new(self.world.name(b)),
             b_value,
         };
         self.fail(error);

@@ -83,9 +83,9 @@ impl Node {
             let error = SyncError::Mismatch {
                 key: seen.name.clone(),
                 field: field.into(),
-                a: self.world.name(*first),
+                a: Box::new(self.world.name(*first)),
                 a_value,
-                b: self.world.name(from),
+                b: Box::new(self.world.name(from)),
                 b_value,
             };
             self.fail(error);
