@@ -1,6 +1,6 @@
 //! A NumPy array as the engine needs it: type, shape, and the place of its bytes.
 
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use shoal_sync::{DType, TensorSpec};
@@ -28,6 +28,10 @@ pub fn view(array: &Bound<'_, PyAny>, priority: u16) -> PyResult<View> {
             return Err(PyTypeError::new_err(message));
         }
     };
+    if array.dtype().is_native_byteorder() == Some(false) {
+        let message = "the array's byte order is not this machine's; use array.astype(array.dtype.newbyteorder(\"=\"))";
+        return Err(PyTypeError::new_err(message));
+    }
     if !array.is_c_contiguous() {
         return Err(PyValueError::new_err("the array is not C-contiguous; use numpy.ascontiguousarray"));
     }

@@ -6,7 +6,8 @@ use crate::handle::{self, Handle};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_sync::{Op, Pending, Settings, settings};
+use shoal_sync::{Op, Pending, Settings, SyncError, settings};
+use std::sync::Mutex;
 use std::time::Duration;
 
 #[pyclass(module = "shoal._shoal", frozen)]
@@ -58,7 +59,7 @@ impl Engine {
                 .map_err(|e| PyValueError::new_err(format!("connect_timeout: {e}")))?;
         }
         s.listen_host = listen_host.or(s.listen_host);
-        let engine = py.detach(|| shoal_sync::Engine::connect(s)).map_err(fail)?;
+        let engine = interruptible(py, |stop| shoal_sync::Engine::connect_unless(s, stop))?;
         Ok(Engine { engine })
     }
 
@@ -127,7 +128,8 @@ impl Engine {
     }
 
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.engine.barrier()).map_err(|e| exception(py, &e))
+        let pending = py.detach(|| self.engine.start_barrier()).map_err(|e| exception(py, &e))?;
+        handle::wait(py, &self.engine, pending)
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
@@ -135,7 +137,7 @@ impl Engine {
     }
 
     fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.engine.shutdown()).map_err(|e| exception(py, &e))
+        interruptible(py, |stop| self.engine.shutdown_unless(stop))
     }
 
     fn abort(&self, py: Python<'_>, why: &str) {
@@ -190,6 +192,27 @@ impl Engine {
         let at = SendPtr(view.at);
         // SAFETY: the caller keeps `array` referenced until the operation has been waited for.
         py.detach(|| unsafe { self.engine.push_pull(&key, at.get(), op) }).map_err(|e| exception(py, &e))
+    }
+}
+
+/// A call without the interpreter's lock (PY-1) that looks up for signals: Ctrl-C ends it.
+fn interruptible<T: Send>(
+    py: Python<'_>,
+    call: impl FnOnce(&dyn Fn() -> bool) -> Result<T, SyncError> + Send,
+) -> PyResult<T> {
+    let interrupt = Mutex::new(None);
+    let stop = || {
+        let signal = Python::attach(|py| py.check_signals()).err();
+        let stop = signal.is_some();
+        if stop && let Ok(mut interrupt) = interrupt.lock() {
+            *interrupt = signal;
+        }
+        stop
+    };
+    let outcome = py.detach(|| call(&stop));
+    match interrupt.into_inner() {
+        Ok(Some(signal)) => Err(signal),
+        _ => outcome.map_err(|e| exception(py, &e)),
     }
 }
 

@@ -12,6 +12,8 @@ pub fn exception(py: Python<'_>, error: &SyncError) -> PyErr {
     })();
     match built {
         Ok(exception) => PyErr::from_value(exception),
+        // Ctrl-C pressed just now is what the user wants to hear of.
+        Err(interrupt) if interrupt.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => interrupt,
         Err(_) => pyo3::exceptions::PyRuntimeError::new_err(error.to_string()),
     }
 }

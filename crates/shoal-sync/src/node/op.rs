@@ -36,9 +36,18 @@ pub struct Op {
     pub came: Vec<u64>,
     /// Index of each block's first chunk in `came`.
     pub first_chunk: Vec<u32>,
-    /// What a shard last said it waits for.
-    pub waiting_for: Vec<u32>,
+    /// What the shards that still owe sums said when they were asked.
+    pub asked: Vec<Asked>,
     pub times: Times,
+}
+
+/// A shard that was asked whom it waits for.
+#[derive(Debug)]
+pub struct Asked {
+    pub node: u32,
+    pub missing: Vec<u32>,
+    /// Questions since its last answer. One that leaves two unanswered is itself who is waited for.
+    pub unanswered: u32,
 }
 
 /// When things happened, in nanoseconds of the caller's clock.
@@ -63,7 +72,7 @@ impl Op {
             at_once: vec![false; request.layout.per_shard.len()],
             came: vec![0; (count as usize).div_ceil(64)],
             first_chunk,
-            waiting_for: Vec::new(),
+            asked: Vec::new(),
             times: Times { submitted: now, ..Times::default() },
             request,
             step,

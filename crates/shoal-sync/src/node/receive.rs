@@ -146,7 +146,7 @@ impl Node {
                 Err(e) => return self.misfit(from, header, e.to_string()),
             },
             (Kind::Waiting, Sink::Words(words)) => match serde_json::from_slice::<Vec<u32>>(&words) {
-                Ok(missing) => self.hear_waiting(header.key, header.step, missing),
+                Ok(missing) => self.hear_waiting(from, header.key, header.step, missing),
                 Err(e) => return self.misfit(from, header, e.to_string()),
             },
             (Kind::Abort, Sink::Words(words)) => match serde_json::from_slice::<SyncError>(&words) {

@@ -1,7 +1,7 @@
 //! What a worker does: submit a tensor, send its chunks when they are wanted, take the sums (CORE-1: pure).
 
 use super::buffer::charge;
-use super::op::{Op, OpId, Request};
+use super::op::{Asked, Op, OpId, Request};
 use super::outbox::{Frame, Payload, Stream};
 use super::shard::EVERY_WORKER;
 use super::world::NodeId;
@@ -224,11 +224,20 @@ impl Node {
                 owing.push(block.shard);
             }
         }
-        for shard in owing {
-            let node = self.world.shard_node(shard);
+        let owing: Vec<NodeId> = owing.into_iter().map(|shard| self.world.shard_node(shard)).collect();
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.asked.retain(|a| owing.contains(&a.node));
+            for node in &owing {
+                match op.asked.iter_mut().find(|a| a.node == *node) {
+                    Some(asked) => asked.unanswered += 1,
+                    None => op.asked.push(Asked { node: *node, missing: Vec::new(), unanswered: 1 }),
+                }
+            }
+        }
+        for node in owing {
             if node == self.me {
                 let missing = self.missing(key, step);
-                self.hear_waiting(key, step, missing);
+                self.hear_waiting(self.me, key, step, missing);
             } else {
                 let header = Header { key, step, ..self.header(Kind::Ask) };
                 self.tell(node, header, None);
@@ -236,15 +245,28 @@ impl Node {
         }
     }
 
-    pub(super) fn hear_waiting(&mut self, key: u64, step: u64, missing: Vec<u32>) {
+    pub(super) fn hear_waiting(&mut self, from: NodeId, key: u64, step: u64, missing: Vec<u32>) {
         let id = self.in_flight.get(&key).copied();
-        if let Some(op) = id.and_then(|id| self.ops.get_mut(&id)).filter(|op| op.step == step) {
-            op.waiting_for = missing;
+        let op = id.and_then(|id| self.ops.get_mut(&id)).filter(|op| op.step == step);
+        if let Some(asked) = op.and_then(|op| op.asked.iter_mut().find(|a| a.node == from)) {
+            asked.missing = missing;
+            asked.unanswered = 0;
         }
     }
 
-    /// Name, step and the workers an operation waits for, as last heard.
-    pub fn waiting_for(&self, id: OpId) -> Option<(String, u64, Vec<u32>)> {
-        self.ops.get(&id).map(|op| (op.request.name.to_string(), op.step, op.waiting_for.clone()))
+    /// Name, step and the nodes an operation waits for: those the shards miss, and shards that do not answer.
+    pub fn waiting_for(&self, id: OpId) -> Option<(String, u64, Vec<NodeId>)> {
+        let op = self.ops.get(&id)?;
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for asked in &op.asked {
+            if asked.unanswered >= 2 {
+                nodes.push(asked.node);
+            } else {
+                nodes.extend(&asked.missing);
+            }
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        Some((op.request.name.to_string(), op.step, nodes))
     }
 }
