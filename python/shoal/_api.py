@@ -1,15 +1,17 @@
 """The functions of the package: one engine per process, and what happens when the process ends."""
 
 import atexit
+import os
 import sys
 import threading
 
 import numpy as np
 
 from ._shoal import Engine, Handle as _RawHandle
-from .errors import ShutDownError, UsageError
+from .errors import ShoalError, ShutDownError, UsageError
 
 _engine = None
+_pid = None
 _crashed = None
 _lock = threading.Lock()
 _auto = set()
@@ -41,12 +43,29 @@ class Handle:
                 _auto.discard(name)
 
 
-def init(**settings):
+def init(
+    *,
+    master_address=None,
+    client_id=None,
+    num_workers=None,
+    distributed=None,
+    num_push_threads=None,
+    num_pull_threads=None,
+    block_size=None,
+    shared_memory=None,
+    deterministic=None,
+    on_death=None,
+    token=None,
+    connect_timeout=None,
+    listen_host=None,
+):
     """Join the run. Keyword arguments win over ``SHOAL_*`` in the environment; returns when all nodes are there."""
-    global _engine
-    if _engine is not None:
+    settings = {name: value for name, value in locals().items() if value is not None}
+    global _engine, _pid
+    if _engine is not None and _pid == os.getpid():
         raise UsageError("shoal.init() was called before; call shoal.shutdown() first")
     _engine = Engine(**settings)
+    _pid = os.getpid()
     _watch_the_end()
 
 
@@ -57,6 +76,8 @@ def is_initialized():
 def _current():
     if _engine is None:
         raise ShutDownError("shoal.init() has not been called, or shoal.shutdown() has")
+    if _pid != os.getpid():
+        raise UsageError("this process was forked after shoal.init(); only the process that called it may use it")
     return _engine
 
 
@@ -90,7 +111,18 @@ def _need_array(array):
         raise TypeError(f"expected a numpy.ndarray, got {type(array).__name__}")
 
 
+def _check(name, priority=0, root=0):
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name is {name!r}; expected a string")
+    if not isinstance(priority, int) or not 0 <= priority <= 65535:
+        raise ValueError(f"priority is {priority!r}; expected a whole number from 0 to 65535")
+    if not isinstance(root, int) or not 0 <= root < _current().size:
+        raise ValueError(f"root is {root!r}; expected a rank from 0 to {_current().size - 1}")
+
+
 def _op(op, weight):
+    if op == "sum" and weight is not None:
+        raise ValueError('a weight makes no sense with op="sum"; use op="mean"')
     if op is None:
         op = "mean" if weight is None else "weighted_mean"
     elif op == "mean" and weight is not None:
@@ -104,6 +136,7 @@ def push_pull(array, op=None, name=None, weight=None, priority=0):
     With ``weight`` (the number of samples behind this worker's gradient, say) the mean is weighted.
     """
     if name is not None:
+        _check(name, priority)
         op, weight = _op(op, weight)
         _current().push_pull_wait(array, name, op, weight, priority)
         return array
@@ -114,6 +147,7 @@ def push_pull_async(array, op=None, name=None, weight=None, priority=0):
     """Like ``push_pull``, but returns a ``Handle`` at once. The array belongs to the engine until ``wait()``."""
     _need_array(array)
     engine = _current()
+    _check(name, priority)
     op, weight = _op(op, weight)
     auto = _auto_name(array, "push_pull") if name is None else None
     try:
@@ -129,6 +163,7 @@ def broadcast(array, root=0, name=None):
     """Replace ``array`` by the root's, in place, and return it."""
     _need_array(array)
     engine = _current()
+    _check(name, root=root)
     auto = _auto_name(array, f"broadcast from {root}") if name is None else None
     try:
         engine.broadcast(array, f"{name} (broadcast)" if auto is None else auto, root)
@@ -142,6 +177,7 @@ def all_gather(array, name=None):
     """Every worker's array, stacked along a new first dimension in the order of their ranks."""
     _need_array(array)
     engine = _current()
+    _check(name)
     out = np.empty((engine.size, *array.shape), dtype=array.dtype)
     out[engine.rank] = array
     auto = _auto_name(array, "all_gather") if name is None else None
@@ -193,19 +229,36 @@ def _watch_the_end():
 
     def hook(kind, value, trace):
         global _crashed
-        _crashed = f"{kind.__name__}: {value}"
+        _crashed = f"{kind.__name__}: {value}" if str(value) else kind.__name__
         previous(kind, value, trace)
 
     sys.excepthook = hook
+    leave = sys.exit
+
+    def exit_(status=None):
+        global _crashed
+        # SystemExit passes by the hook above; a script that says it failed has not finished.
+        _crashed = None if status in (None, 0) else f"sys.exit({status!r})"
+        leave(status)
+
+    sys.exit = exit_
 
     def at_exit():
         global _engine
         engine, _engine = _engine, None
-        if engine is None:
+        if engine is None or _pid != os.getpid():
+            # A forked child leaves its parent's connections alone.
             return
         if _crashed is not None:
             engine.abort(f"its script ended with {_crashed}")
-        else:
+            return
+        try:
             engine.shutdown()
+        except ShoalError as error:
+            # Too late to raise: say it in a line and fail, as an exception in the script would have.
+            sys.stdout.flush()
+            sys.stderr.write(f"shoal: {error}\n")
+            sys.stderr.flush()
+            os._exit(1)
 
     atexit.register(at_exit)

@@ -79,6 +79,7 @@ _CLASSES = {
     "timeout": ConnectError,
     "setting": SettingError,
     "usage": UsageError,
+    "finished": UsageError,
     "shut_down": ShutDownError,
 }
 

@@ -49,6 +49,8 @@ pub enum SyncError {
     Aborted { who: Who, why: String },
     #[error("key `{key}`: {field} differs: {a} has {a_value}, {b} has {b_value}")]
     Mismatch { key: String, field: String, a: Box<Who>, a_value: String, b: Box<Who>, b_value: String },
+    #[error("{who} has called finish() and gives no part of key `{key}`")]
+    Finished { who: Who, key: String },
     #[error("the workers wait for different keys and would wait for ever: {waits}")]
     Deadlock { waits: String },
     #[error("{who} broke the protocol: {why}")]

@@ -32,6 +32,7 @@ pub fn code_of(error: &SyncError) -> Exit {
         | SyncError::Aborted { .. }
         | SyncError::Mismatch { .. }
         | SyncError::Deadlock { .. }
+        | SyncError::Finished { .. }
         | SyncError::Protocol { .. }
         | SyncError::ShutDown
         | SyncError::System { .. } => Exit::RunFailed,

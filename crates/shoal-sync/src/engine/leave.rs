@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 impl Engine {
     /// This worker is done; the others go on without it. Its shard, if it has one, serves them until shutdown.
     pub fn finish(&self) -> Result<(), SyncError> {
+        if self.inner.is_forked() {
+            return Err(SyncError::ShutDown);
+        }
         if let Some(local) = &self.inner.local {
             local
                 .group()
@@ -56,6 +59,9 @@ impl Engine {
 
     /// Ends the run for everyone, giving a reason (an exception in the training script, say).
     pub fn abort(&self, why: &str) {
+        if self.inner.is_forked() {
+            return;
+        }
         let error = SyncError::Aborted { who: self.inner.world.name(self.inner.rank), why: why.into() };
         if let Some(master) = &self.inner.master {
             master.tell(&ToMaster::Abort { error: error.clone() });
@@ -72,6 +78,9 @@ impl Engine {
     }
 
     pub(super) fn hang_up(&self) {
+        if self.inner.is_forked() {
+            return;
+        }
         if let Some(master) = &self.inner.master {
             master.hang_up();
         }
@@ -91,8 +100,18 @@ impl Engine {
     }
 }
 
+impl Inner {
+    /// Whether this is a child of the process that connected.
+    pub(super) fn is_forked(&self) -> bool {
+        self.pid != std::process::id()
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
         // The last user has gone without shutdown(): hang up, so that the others see a death and not a hang.
         if let Some(master) = &self.master {
             master.hang_up();

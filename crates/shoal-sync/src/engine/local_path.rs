@@ -123,7 +123,7 @@ fn action(request: &Request, me: u32) -> Action {
 }
 
 /// The one worker whose bytes a copy takes, if it is one.
-fn sole_root(layout: &Layout) -> Option<u32> {
+pub fn sole_root(layout: &Layout) -> Option<u32> {
     let mut owners = layout.blocks.iter().map(|b| b.only);
     let first = owners.next()??;
     owners.all(|o| o == Some(first)).then_some(first)
@@ -147,9 +147,7 @@ pub fn explain(error: LocalError, world: &World, key: &str) -> SyncError {
             who: world.name(rank),
             how: format!("its memory cannot be reached: {}", std::io::Error::from_raw_os_error(errno)),
         },
-        LocalError::RootFinished { root, .. } => {
-            SyncError::Dead { who: world.name(root), how: format!("it left before it gave its part of key `{key}`") }
-        }
+        LocalError::RootFinished { root, .. } => SyncError::Finished { who: world.name(root), key: key.into() },
         LocalError::Busy { .. } => SyncError::Usage {
             key: key.into(),
             why: "still under way from an earlier call; wait for it first, or use another name".into(),

@@ -17,7 +17,7 @@ use crate::net::master_line::Master;
 use crate::net::reactor::{Event, Reactor};
 use crate::node::world::World;
 use crate::node::{Config, Node};
-use crate::settings::Settings;
+use crate::settings::{OnDeath, Settings};
 use driver::Driver;
 use local_path::LocalPath;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +32,8 @@ pub struct Engine {
 }
 
 struct Inner {
+    /// The process that connected; a forked child has the same sockets, but not the threads, and must leave them alone.
+    pid: u32,
     settings: Settings,
     rank: u32,
     world: World,
@@ -86,6 +88,11 @@ impl Engine {
         let mut engine = Engine::start(settings, me, node, links, Some((master, roster.master.host.clone())))?;
         for (node, how) in dead {
             engine.inner.driver.inbox.post(Event::Lost { node, how });
+        }
+        if roster.common.on_death == OnDeath::Continue && roster.servers.is_empty() && roster.workers.len() > 1 {
+            tracing::warn!(
+                "on_death=continue needs ps_server processes: without them every worker carries a shard, and its death ends the run"
+            );
         }
         if local_path::possible(&roster) {
             engine.meet_in_memory(&roster, hosting)?;
@@ -157,6 +164,7 @@ impl Engine {
             None => None,
         };
         let inner = Inner {
+            pid: std::process::id(),
             settings,
             rank,
             world,

@@ -6,7 +6,7 @@ use super::wait::{Patience, Pending};
 use super::{Engine, Inner, local_path};
 use crate::error::SyncError;
 use crate::layout::{Layout, key_of};
-use crate::local::{LocalError, Ticket};
+use crate::local::{LocalError, LocalGroup, Ticket};
 use crate::net::reactor::Event;
 use crate::node::op::Request;
 use crate::wire::Combine;
@@ -90,6 +90,10 @@ impl Engine {
         weight: f64,
         layout: Layout,
     ) -> Result<Pending, SyncError> {
+        if self.inner.is_forked() {
+            let why = "this process was forked after the engine connected; only the process that connected may use it";
+            return Err(SyncError::Usage { key: key.name.to_string(), why: why.into() });
+        }
         if at.align_offset(key.spec.dtype.size()) != 0 {
             let why = format!("its memory is not aligned for {}", key.spec.dtype);
             return Err(SyncError::Usage { key: key.name.to_string(), why });
@@ -111,11 +115,11 @@ impl Engine {
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Submit { request, handle: handle.clone() });
         self.inner.driver.push_along();
-        Ok(self.pending(handle, None, key))
+        Ok(self.pending(handle, None, false, key))
     }
 
-    pub(super) fn pending(&self, handle: Arc<Handle>, ticket: Option<Ticket>, key: &Key) -> Pending {
-        Pending { engine: self.clone(), handle, ticket, name: key.name.clone(), patience: Patience::new() }
+    fn pending(&self, handle: Arc<Handle>, ticket: Option<Ticket>, whole: bool, key: &Key) -> Pending {
+        Pending { engine: self.clone(), handle, ticket, whole, name: key.name.clone(), patience: Patience::new() }
     }
 
     /// Takes the short way if there is one.
@@ -129,8 +133,29 @@ impl Engine {
         // SAFETY: the callers of `push_pull` and its like vouch for the memory.
         match unsafe { local.submit(request, self.inner.rank) } {
             None => Ok(None),
-            Some(Ok(ticket)) => Ok(Some(self.pending(Arc::new(Handle::default()), Some(ticket), key))),
+            Some(Ok(ticket)) => {
+                let gather = request.combine == Combine::Copy && local_path::sole_root(&request.layout).is_none();
+                Ok(Some(self.pending(Arc::new(Handle::default()), Some(ticket), gather, key)))
+            }
             Some(Err(error)) => Err(self.explain_local(error, &key.name)),
+        }
+    }
+
+    /// A gather that a finished worker took no part in has a hole where its row should be: an error, as on the network.
+    pub(super) fn check_gathered(
+        &self,
+        group: &LocalGroup,
+        ticket: &Ticket,
+        whole: bool,
+        key: &str,
+    ) -> Result<(), SyncError> {
+        if !whole {
+            return Ok(());
+        }
+        let there = group.contributors(ticket);
+        match group.members().iter().find(|m| !there.contains(m)) {
+            Some(finished) => Err(SyncError::Finished { who: self.inner.world.name(*finished), key: key.to_string() }),
+            None => Ok(()),
         }
     }
 

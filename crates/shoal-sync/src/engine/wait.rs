@@ -22,6 +22,8 @@ pub struct Pending {
     pub(super) handle: Arc<Handle>,
     /// Set where the tensor goes through memory; the handle then only keeps how it ended.
     pub(super) ticket: Option<Ticket>,
+    /// Every worker's part is needed (all_gather): without one, the result has a hole.
+    pub(super) whole: bool,
     pub(super) name: Arc<str>,
     pub(super) patience: Patience,
 }
@@ -131,7 +133,7 @@ impl Pending {
             return Some(outcome);
         }
         let outcome = match local.group().wait(ticket, Some(slice)) {
-            Ok(true) => Ok(()),
+            Ok(true) => self.engine.check_gathered(local.group(), ticket, self.whole, &self.name),
             Ok(false) => {
                 if self.patience.asked.elapsed() >= ASK_AFTER {
                     self.patience.asked = Instant::now();
@@ -159,7 +161,7 @@ impl Pending {
             (Some(local), Some(ticket)) => match local.group().is_done(ticket) {
                 Ok(done) => {
                     if done {
-                        self.handle.end(Ok(()));
+                        self.handle.end(self.engine.check_gathered(local.group(), ticket, self.whole, &self.name));
                     }
                     done
                 }
@@ -196,7 +198,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if !self.handle.is_done() {
+        if !self.handle.is_done() && !self.engine.inner.is_forked() {
             // Ends with the data or with a named death (GRAD-5); the memory must not be given up before.
             while self.wait_timeout(ASK_AFTER).is_none() {}
         }

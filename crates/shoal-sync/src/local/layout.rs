@@ -12,7 +12,7 @@ pub const MAX_MEMBERS: usize = 32;
 pub const SLOTS: usize = 4096;
 /// Room for tensors small enough to be copied into the area instead of being fetched by a system
 /// call. Only touched pages cost memory.
-pub(super) const ARENA_BYTES: usize = 64 << 20;
+pub(super) const ARENA_BYTES: usize = 48 << 20;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"shoalLG1");
 
 /// One line of cache, so that words hot for different ranks do not share one.

@@ -17,6 +17,8 @@ const MAX_LINKS: usize = 4096;
 const MAX_UNPROVEN: usize = 64;
 /// How long a finished or failed run waits for its nodes to hang up.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// How long a master that everybody has left before the run was complete waits for somebody to come back.
+const ABANDONED: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
@@ -62,6 +64,7 @@ impl Shared {
         for effect in effects {
             match effect {
                 Effect::Log(text) => tracing::info!("{text}"),
+                Effect::Warn(text) => tracing::warn!("{text}"),
                 Effect::Send(link, message) => {
                     if let Some(stream) = self.writers().get_mut(&link)
                         && let Err(error) = control::send(stream, &message)
@@ -80,10 +83,17 @@ impl Master {
         if options.token.is_empty() {
             return Err(crate::settings::Settings::default().check().expect_err("no token"));
         }
-        let listener = TcpListener::bind(&address).map_err(|e| SyncError::Unreachable {
-            what: "a place to listen".into(),
-            address: address.clone(),
-            why: format!("{e}; is another ps_master running there?"),
+        let listener = TcpListener::bind(&address).map_err(|e| {
+            let hint = match e.kind() {
+                std::io::ErrorKind::AddrInUse => "; another program, perhaps another ps_master, listens there",
+                std::io::ErrorKind::AddrNotAvailable => "; that is not an address of this host",
+                _ => "",
+            };
+            SyncError::Unreachable {
+                what: "the address to listen on".into(),
+                address: address.clone(),
+                why: format!("{e}{hint}"),
+            }
         })?;
         listener.set_nonblocking(true).map_err(|e| SyncError::system("cannot set up the listener", e))?;
         let mut run = [0u8; 4];
@@ -114,6 +124,7 @@ impl Master {
     /// Serves until all workers are done, the run has failed, or `stop` is set.
     pub fn run(self, stop: &AtomicBool) -> Result<(), SyncError> {
         let mut ending: Option<Instant> = None;
+        let mut abandoned: Option<Instant> = None;
         loop {
             self.accept();
             if stop.load(Ordering::Relaxed) {
@@ -135,6 +146,15 @@ impl Master {
                 if gone || since.elapsed() > FAREWELL {
                     return failure.map_or(Ok(()), Err);
                 }
+            }
+            // Nodes may be started again by hand, but not for ever: whoever waits for this program must see it end.
+            match self.shared.table().abandoned() {
+                Some(error) => {
+                    if abandoned.get_or_insert_with(Instant::now).elapsed() > ABANDONED {
+                        return Err(error);
+                    }
+                }
+                None => abandoned = None,
             }
             let mut fds = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
             let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };

@@ -13,6 +13,7 @@ pub type Link = u64;
 pub enum Effect {
     Send(Link, FromMaster),
     Log(String),
+    Warn(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +52,14 @@ pub struct Table {
     pub run: u32,
     pub generation: u32,
     pub master: Who,
+    /// What the command line said; a worker's word counts only while a worker is there.
+    told_workers: Option<u32>,
     expected_workers: Option<u32>,
     expected_servers: u32,
+    /// Why a node was last refused: those who still wait want to know.
+    refusal: Option<String>,
+    /// Whether anybody has ever asked to take part.
+    pub visited: bool,
     pub common: Option<(Common, Who)>,
     pub workers: BTreeMap<u32, Entry>,
     pub servers: BTreeMap<u32, Entry>,
@@ -67,7 +74,10 @@ impl Table {
             run,
             generation: 1,
             master: Who { role: Role::Master, id: 0, host: "?".into(), pid: 0 },
+            told_workers: workers.filter(|w| *w > 0),
             expected_workers: workers.filter(|w| *w > 0),
+            refusal: None,
+            visited: false,
             expected_servers: servers,
             common: None,
             workers: BTreeMap::new(),
@@ -84,8 +94,18 @@ impl Table {
 
     /// A node asks to take part. The refusal, if any, goes to that node alone.
     pub fn register(&mut self, link: Link, node: Register, seen_as: &str) -> Vec<Effect> {
+        self.visited = true;
+        let name = format!("a {} on {} (pid {})", node.role, node.host, node.pid);
         match self.admit(link, node, seen_as) {
-            Err(error) => vec![Effect::Send(link, FromMaster::Refused { error })],
+            Err(error) => {
+                let text = format!("{name} was refused: {error}");
+                self.refusal = Some(text.clone());
+                let mut effects = vec![Effect::Warn(text), Effect::Send(link, FromMaster::Refused { error })];
+                if !self.complete && self.failure.is_none() {
+                    self.tell_progress(&mut effects);
+                }
+                effects
+            }
             Ok((id, who)) => {
                 let mut effects =
                     vec![Effect::Log(format!("{who} is here")), Effect::Send(link, FromMaster::Welcome { id })];
@@ -121,7 +141,11 @@ impl Table {
             );
         };
         if node.role == Role::Worker && node.num_workers != 0 && node.num_workers != expected {
-            return refused(format!("this run has {expected} workers, not {}", node.num_workers));
+            let by = match (self.told_workers, self.workers.values().next()) {
+                (None, Some(first)) => format!(" (as {} said)", first.row.who),
+                _ => String::new(),
+            };
+            return refused(format!("this run has {expected} workers{by}, not {}", node.num_workers));
         }
         let id = match node.id {
             Some(id) => id,
@@ -161,7 +185,10 @@ impl Table {
     /// Tells all who is missing, or, when nobody is, who there is.
     fn tell_progress(&mut self, effects: &mut Vec<Effect>) {
         let message = match self.missing() {
-            Some(missing) => FromMaster::Gathering { missing },
+            Some(missing) => {
+                let refused = self.refusal.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+                FromMaster::Gathering { missing: missing + &refused }
+            }
             None => {
                 let Some((common, _)) = self.common.clone() else { return };
                 self.complete = true;
@@ -254,6 +281,11 @@ impl Table {
             // Its number is free again; the others go on waiting.
             let entries = if who.role == Role::Worker { &mut self.workers } else { &mut self.servers };
             entries.remove(&who.id);
+            if self.workers.is_empty() {
+                // Nobody is left who said how many there would be, or with which settings.
+                self.expected_workers = self.told_workers;
+                self.common = None;
+            }
             let mut effects = vec![Effect::Log(format!("{who} left before the run was complete: {how}"))];
             self.tell_progress(&mut effects);
             return effects;
@@ -307,6 +339,16 @@ impl Table {
             .filter_map(|e| e.blocked.as_ref().map(|b| format!("{} waits for `{}`", e.row.who, b.key)))
             .collect();
         self.fail(SyncError::Deadlock { waits: waits.join("; ") })
+    }
+
+    /// What to say if everybody has left before the run was complete.
+    pub fn abandoned(&self) -> Option<SyncError> {
+        let empty = self.workers.is_empty() && self.servers.is_empty();
+        if self.complete || !self.visited || !empty {
+            return None;
+        }
+        let why = self.refusal.clone().unwrap_or_else(|| "all nodes left".into());
+        Some(SyncError::Refused { why: format!("the run never was complete: {why}") })
     }
 
     /// Whether every worker has finished or is dead.

@@ -67,9 +67,20 @@ impl Joining<'_> {
             self.go_on()?;
             match self.dial_once(address) {
                 Ok(stream) => return Ok(stream),
-                Err(refusal) => self.pause(&mut pause, refusal, "the master", address)?,
+                Err(refusal) => self.pause(&mut pause, refusal, "the master", address).map_err(hint)?,
             }
         }
+    }
+}
+
+/// Adds what to do to "connection refused".
+fn hint(error: SyncError) -> SyncError {
+    match error {
+        SyncError::Unreachable { what, address, why } => {
+            let why = format!("{why}; is ps_master running there, and is master_address right?");
+            SyncError::Unreachable { what, address, why }
+        }
+        other => other,
     }
 }
 

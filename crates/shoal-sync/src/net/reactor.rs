@@ -124,6 +124,8 @@ pub struct Reactor {
     next: usize,
     keys: HashMap<Arc<str>, KeyTimes>,
     when_failed: Option<FailureHook>,
+    /// All peers are on this host. Across a network the next bytes are far away, and looking for them costs more than sleep.
+    near: bool,
     /// Waits that will not yield first, because the last yield cost too much.
     crowded: u32,
 }
@@ -148,6 +150,7 @@ impl Reactor {
                 .map_err(fault)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(fault)?;
+        let mut near = true;
         let mut conns: Vec<Option<Conn>> = (0..node.world.nodes()).map(|_| None).collect();
         for (peer, stream) in links {
             stream.set_nonblocking(true).map_err(|e| SyncError::system("cannot set up a connection", e))?;
@@ -156,6 +159,8 @@ impl Reactor {
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(peer)), flags).map_err(fault)?;
             if super::join::is_near(&stream) {
                 node.is_near(peer);
+            } else {
+                near = false;
             }
             conns[peer as usize] = Some(Conn::new(peer, stream));
         }
@@ -180,6 +185,7 @@ impl Reactor {
             next: 0,
             keys: HashMap::new(),
             when_failed: None,
+            near,
             crowded: 0,
         };
         Ok((reactor, inbox))
@@ -194,7 +200,7 @@ impl Reactor {
     pub fn turn_eagerly(&mut self, timeout: Duration) {
         if self.crowded > 0 {
             self.crowded -= 1;
-        } else {
+        } else if self.near {
             for _ in 0..YIELDS {
                 if self.turn(Duration::ZERO) {
                     return;

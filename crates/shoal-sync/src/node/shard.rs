@@ -96,8 +96,12 @@ impl Node {
             return;
         }
         if let Some(giver) = self.lost_giver(entry, |w| self.is_gone(w)) {
-            let how = format!("it left before it gave its part of key `{}`", self.key_name(id.0));
-            return self.fail(SyncError::Dead { who: self.world.name(giver), how });
+            let (who, key) = (self.world.name(giver), self.key_name(id.0));
+            return self.fail(if self.dead.contains(giver) {
+                SyncError::Dead { who, how: format!("it died before it gave its part of key `{key}`") }
+            } else {
+                SyncError::Finished { who, key }
+            });
         }
         let all =
             (0..self.world.workers).all(|w| entry.ready.contains(w) || self.is_gone(w) || self.has_contributed(id, w));

@@ -14,7 +14,7 @@ pub struct Args {
     pub address: String,
 
     /// Number of workers. Without it, the first worker that knows the number (SHOAL_NUM_WORKERS) sets it.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65534))]
     pub workers: Option<u32>,
 
     /// Number of ps_server processes; 0 puts the shards into the workers.

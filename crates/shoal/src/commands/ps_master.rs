@@ -62,7 +62,12 @@ fn table(status: &Value) -> String {
     out.push_str(&format!("{:<10} {:<16} {:>8}  {:<22} {}\n", "NODE", "HOST", "PID", "ADDRESS", "STATE"));
     for node in status["nodes"].as_array().into_iter().flatten() {
         let text = |key: &str| node[key].as_str().unwrap_or("?").to_string();
-        let waits = node["waits_for_key"].as_str().map_or(String::new(), |k| format!(", waits for `{k}`"));
+        let waits = node["waits_for_key"].as_str().map_or_else(String::new, |key| {
+            let from: Vec<String> =
+                node["waits_for_workers"].as_array().into_iter().flatten().map(ToString::to_string).collect();
+            let from = if from.is_empty() { String::new() } else { format!(" from worker {}", from.join(", ")) };
+            format!(", waits for `{key}`{from}")
+        });
         out.push_str(&format!(
             "{:<10} {:<16} {:>8}  {:<22} {}{waits}\n",
             format!("{} {}", text("role"), node["id"]),
