@@ -17,6 +17,8 @@ use std::net::TcpStream;
 const STAGE: usize = 64 * 1024;
 /// From this size on, a payload's successor is not read beyond its header, so that it too goes straight to its place.
 const LARGE: usize = 16 * 1024;
+/// The most that is waited for before the rest of a payload is read.
+const LOW_WATER: usize = 64 * 1024;
 /// What one peer may take of a turn before the next one's is looked at.
 const TURN: usize = 512 * 1024;
 /// What is gathered into one `writev`.
@@ -31,6 +33,10 @@ enum Reading {
 pub struct Conn {
     pub peer: NodeId,
     pub stream: TcpStream,
+    /// The peer is on another host: its bytes come in small pieces.
+    far: bool,
+    /// Bytes that must be there before the kernel wakes us.
+    low_water: usize,
     pub readable: bool,
     pub writable: bool,
     reading: Reading,
@@ -57,6 +63,8 @@ impl Conn {
     pub fn new(peer: NodeId, stream: TcpStream) -> Conn {
         Conn {
             peer,
+            far: !super::join::is_near(&stream),
+            low_water: 1,
             stream,
             readable: true,
             writable: true,
@@ -81,10 +89,28 @@ impl Conn {
         loop {
             self.take_staged(node, now)?;
             if budget == 0 || !self.readable {
+                self.set_low_water();
                 return Ok(());
             }
             let n = self.fill()?;
             budget = budget.saturating_sub(n.max(1));
+        }
+    }
+
+    /// In the middle of a large payload from afar there is nothing to do until more of it is here: being woken for every
+    /// segment would cost more than the bytes are worth. Wherever a header may come, one byte must wake us.
+    fn set_low_water(&mut self) {
+        if !self.far {
+            return;
+        }
+        let wanted = match &self.reading {
+            Reading::Payload { header, got, .. } if header.len as usize >= LARGE => {
+                (header.len as usize - got).clamp(1, LOW_WATER)
+            }
+            _ => 1,
+        };
+        if wanted != self.low_water && super::join::set_low_water(&self.stream, wanted) {
+            self.low_water = wanted;
         }
     }
 

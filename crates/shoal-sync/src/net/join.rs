@@ -217,3 +217,20 @@ pub fn is_near(stream: &TcpStream) -> bool {
         _ => false,
     }
 }
+
+/// Lets the kernel wake us only when this many bytes are there (or the end). False if it refused, which changes nothing.
+pub fn set_low_water(stream: &TcpStream, bytes: usize) -> bool {
+    use std::os::fd::AsRawFd;
+    let value = bytes as libc::c_int;
+    // SAFETY: the descriptor is open as long as `stream` is borrowed, and the value outlives the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    outcome == 0
+}
