@@ -1,0 +1,66 @@
+//! What a host is asked to run: the part of a gang's plan that concerns it, complete, with nothing left to choose (PLAN-1).
+//!
+//! It travels by stdin of the program that keeps the ranks, never in argv: environments hold the run's token (SEC-2).
+
+use crate::rank::Rank;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Changes whenever the meaning of a field does (WIRE-1).
+pub const JOB_VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostJob {
+    pub version: u32,
+    /// The run's id, which is a safe file name.
+    pub run: String,
+    /// The name this host has in the fleet.
+    pub host: String,
+    /// Whether the ranks outlive the connection to the launcher.
+    pub detached: bool,
+    /// Milliseconds between asking a rank to end (SIGTERM) and ending it (SIGKILL).
+    pub grace_ms: u64,
+    pub ranks: Vec<RankJob>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankJob {
+    pub rank: Rank,
+    pub program: Program,
+    /// Added to the environment the login gives. May hold secrets.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs; `~` and `~/...` mean the user's home. Without it, the home.
+    pub cwd: Option<String>,
+    /// Its log file on this host; `~` as above. Folders are made.
+    pub log: String,
+    /// What comes before the program in its environment.
+    pub prepare: Prepare,
+}
+
+/// What a rank executes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// Arguments as given, no shell in between.
+    Argv(Vec<String>),
+    /// A line for `/bin/sh -c`, to which `append` is added as separate, exact words (`"$@"`).
+    Shell { line: String, append: Vec<String> },
+    /// One of our own programs, from the same folder as the keeper's: `ps_master`, `ps_server`.
+    Own { name: String, args: Vec<String> },
+}
+
+/// The environment a program wants to find.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prepare {
+    /// A virtualenv's root: its `bin` leads PATH, `VIRTUAL_ENV` is set, `PYTHONHOME` is not.
+    pub virtualenv: Option<String>,
+    /// A conda environment, by name or folder.
+    pub conda: Option<String>,
+    /// For `module load`.
+    pub modules: Vec<String>,
+    /// Shell lines that run before the program, in its shell; the first that fails ends the rank.
+    pub setup: Vec<String>,
+}
