@@ -32,8 +32,11 @@ impl FromStr for Rank {
     type Err = NoRank;
 
     fn from_str(text: &str) -> Result<Rank, NoRank> {
-        let numbered =
-            |prefix: &str| text.strip_prefix(prefix).filter(|d| d.len() == 1 || !d.starts_with('0'))?.parse().ok();
+        let numbered = |prefix: &str| {
+            let digits = text.strip_prefix(prefix)?;
+            let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
+            digits.parse().ok().filter(|_| plain)
+        };
         match text {
             "master" => Ok(Rank::Master),
             _ => None
