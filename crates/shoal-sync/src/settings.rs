@@ -41,6 +41,9 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Where to listen for peers; the port is chosen by the system.
     pub listen_host: Option<String>,
+    /// For tests: only workers that say the same word here are taken to share a host's memory.
+    #[doc(hidden)]
+    pub pretend_host: Option<String>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -73,6 +76,7 @@ impl Default for Settings {
             token: String::new(),
             connect_timeout: Duration::from_secs(60),
             listen_host: None,
+            pretend_host: None,
         }
     }
 }

@@ -57,10 +57,32 @@ impl Kind {
     }
 }
 
-/// How a chunk's bytes are written. Dense is the only one yet; factors and lossy codecs take further numbers.
+/// What a chunk's bytes are. Factors and lossy codecs take further numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
+    /// One worker's part.
     Dense,
+    /// The parts of all workers of one host, already summed by them: their sum in the element types that hold one without
+    /// harm (f32, f64), their mean in the narrow ones. `weight` is theirs together.
+    Team,
+}
+
+impl Codec {
+    const ALL: [Codec; 2] = [Codec::Dense, Codec::Team];
+
+    /// What the bytes are multiplied by on their way into the sum.
+    pub fn factor(self, dtype: DType, combine: Combine, weight: f64) -> f64 {
+        match (self, combine) {
+            (Codec::Team, _) if holds_sums(dtype) => 1.0,
+            (Codec::Team, Combine::Sum) => 1.0,
+            _ => weight,
+        }
+    }
+}
+
+/// Whether a sum of a few parts can be rounded to this type without harm. In half precision it could overflow, or lose what the mean keeps.
+pub fn holds_sums(dtype: DType) -> bool {
+    dtype.accumulator_size() == dtype.size()
 }
 
 /// What becomes of the contributions.
@@ -102,7 +124,7 @@ pub struct Header {
     pub worker: u16,
     /// Position in the forward pass: lower is needed sooner.
     pub priority: u16,
-    /// This worker's number of samples, or 1.
+    /// This worker's number of samples, or 1; a team's together.
     pub weight: f64,
     /// With `Ready`: bytes this worker will send to this shard for the key.
     pub total: u64,
@@ -162,9 +184,7 @@ impl Header {
         }
         let unknown = |field, value: u8| WireError::Unknown { field, value: u64::from(value) };
         let kind = *Kind::ALL.get(usize::from(bytes[3])).ok_or(unknown("kind of frame", bytes[3]))?;
-        if bytes[4] != Codec::Dense as u8 {
-            return Err(unknown("codec", bytes[4]));
-        }
+        let codec = *Codec::ALL.get(usize::from(bytes[4])).ok_or(unknown("codec", bytes[4]))?;
         let dtype = DType::from_code(bytes[5]).ok_or(unknown("element type", bytes[5]))?;
         let combine = *Combine::ALL.get(usize::from(bytes[6])).ok_or(unknown("operation", bytes[6]))?;
         let len = u32_at(40);
@@ -177,7 +197,7 @@ impl Header {
         }
         Ok(Header {
             kind,
-            codec: Codec::Dense,
+            codec,
             dtype,
             combine,
             run: u32_at(8),

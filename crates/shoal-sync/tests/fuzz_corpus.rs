@@ -182,6 +182,7 @@ fn a_part_larger_than_the_own_tensor_is_refused() {
         priority: 0,
         layout: Layout::shared(key, 32, 4 << 20, 2).into(),
         at: tensor.as_mut_ptr().cast(),
+        team_step: None,
     };
     let id = node.submit(request, 0).expect("an operation that then ends");
     let ended = node.take_ended();

@@ -66,3 +66,34 @@ fn a_master_that_all_have_left_knows_why() {
     let why = table.abandoned().expect("all have left").to_string();
     assert!(why.contains("taken by worker 0 on host0"), "{why}");
 }
+
+/// Says for whom each worker waits, twice, twenty seconds apart; whether the table calls it a deadlock.
+fn is_deadlock(waits: &[(&str, &[u32])]) -> bool {
+    let mut table = Table::new(1, Some(waits.len() as u32), 0);
+    for id in 0..waits.len() as u32 {
+        table.register(u64::from(id), worker(id, waits.len() as u32, 4096), "a");
+    }
+    let mut found = false;
+    for now in [100, 120] {
+        for (id, (key, missing)) in waits.iter().enumerate() {
+            if !key.is_empty() {
+                let effects = table.blocked(id as u64, (*key).into(), missing.to_vec(), now);
+                let ends =
+                    |e: &Effect| matches!(e, Effect::Send(_, FromMaster::Abort { error: SyncError::Deadlock { .. } }));
+                found |= effects.iter().any(ends);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn circles_of_waits_are_found_and_slow_workers_are_not_taken_for_one() {
+    assert!(is_deadlock(&[("a", &[1]), ("b", &[0])]));
+    assert!(!is_deadlock(&[("a", &[1]), ("", &[])]), "worker 1 computes");
+    assert!(!is_deadlock(&[("a", &[1]), ("a", &[])]), "all bytes are under way");
+    // Workers 0 and 1 are one team, for which 0 speaks; so 1 waits for 0, and 0 for those of the other team.
+    assert!(is_deadlock(&[("a", &[2, 3]), ("a", &[0]), ("a", &[3]), ("b", &[0, 1])]));
+    assert!(!is_deadlock(&[("a", &[2, 3]), ("a", &[0]), ("a", &[3]), ("", &[])]), "worker 3 computes");
+    assert!(!is_deadlock(&[("a", &[]), ("a", &[0]), ("b", &[]), ("b", &[2])]), "two keys on a slow link");
+}

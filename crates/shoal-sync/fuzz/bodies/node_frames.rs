@@ -29,7 +29,7 @@ pub fn world(workers: u32, servers: u32) -> World {
         let role = if n < workers { Role::Worker } else { Role::Server };
         Who { role, id: if n < workers { n } else { n - workers }, host: "h".into(), pid: n }
     };
-    World { run: 1, generation: 1, workers, servers, who: (0..workers + servers).map(who).collect() }
+    World { run: 1, generation: 1, workers, servers, who: (0..workers + servers).map(who).collect(), teams: Vec::new() }
 }
 
 /// A user's tensor between guards.
@@ -106,6 +106,7 @@ fn submit(node: &mut Node, input: &mut Input) -> Option<Tensor> {
         priority: u16::from(input.byte() & 1),
         layout: layout.into(),
         at: tensor.at(),
+        team_step: None,
     };
     // Kept even when refused: cheaper than asking why.
     let _refused_is_fine = node.submit(request, 1);

@@ -132,6 +132,15 @@ impl Driver {
         handle.is_done()
     }
 
+    /// A handle was ended by a thread that does not drive: those who wait look again.
+    pub fn wake_waiters(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.inbox.nudge();
+            let _seat = self.seat();
+            self.change.notify_all();
+        }
+    }
+
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.inbox.nudge();

@@ -4,6 +4,7 @@ use crate::error::SyncError;
 use crate::node::op::OpId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
 
 /// The shared part of a wait; the engine's [`super::Pending`] is what users hold.
 #[derive(Debug, Default)]
@@ -11,9 +12,15 @@ pub struct Handle {
     done: AtomicBool,
     outcome: Mutex<Option<Result<(), SyncError>>>,
     op: AtomicU64,
+    /// Told of the end, where somebody sleeps elsewhere than in the loop.
+    waker: Option<Waker>,
 }
 
 impl Handle {
+    pub fn waking(waker: Waker) -> Handle {
+        Handle { waker: Some(waker), ..Handle::default() }
+    }
+
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -21,6 +28,9 @@ impl Handle {
     pub fn end(&self, outcome: Result<(), SyncError>) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         self.done.store(true, Ordering::Release);
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
     }
 
     /// How it ended; `None` while it has not.

@@ -5,6 +5,7 @@ use super::wait::{LOOK_UP, Patience};
 use super::{Engine, Inner};
 use crate::control::ToMaster;
 use crate::error::SyncError;
+use crate::local::LocalError;
 use crate::net::reactor::{Event, Traffic};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,16 @@ impl Engine {
                 .group()
                 .finish()
                 .map_err(|error| SyncError::Usage { key: "finish".into(), why: error.to_string() })?;
+        }
+        if let Some(team) = &self.inner.team {
+            if !team.is_idle() {
+                let why = "operations are still under way; wait for them before finish()".into();
+                return Err(SyncError::Usage { key: "finish".into(), why });
+            }
+            // First the thread: one that has finished must not die with a neighbour's chunk in its hands.
+            team.stop();
+            let wrong = |error: LocalError| SyncError::Usage { key: "finish".into(), why: error.to_string() };
+            team.group().finish().map_err(wrong)?;
         }
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Finish { handle: handle.clone() });
@@ -88,6 +99,9 @@ impl Engine {
         if let Some(local) = &self.inner.local {
             local.stop();
         }
+        if let Some(team) = &self.inner.team {
+            team.stop();
+        }
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             // A thread that panicked has already said so; there is nothing left to do for it.
@@ -119,6 +133,9 @@ impl Drop for Inner {
         self.driver.stop();
         if let Some(local) = &self.local {
             local.stop();
+        }
+        if let Some(team) = &self.team {
+            team.stop_soon();
         }
     }
 }

@@ -2,19 +2,21 @@
 //!
 //! The connections stay: they carry what a key is (so that a mismatch can be told in words), deaths and aborts.
 
+use super::driver::Driver;
+use super::handle::Handle;
 use crate::control::Roster;
 use crate::error::SyncError;
 use crate::layout::Layout;
 use crate::local::{Action, Hosting, LocalError, LocalGroup, LocalOp, Options, Scale, Ticket};
+use crate::net::reactor::Event;
 use crate::node::op::Request;
 use crate::node::world::World;
-use crate::settings::OnDeath;
 use crate::wire::Combine;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the workers of a host may take to find each other; after it, the network serves.
@@ -27,32 +29,51 @@ pub struct LocalPath {
     stop: AtomicBool,
 }
 
-/// Whether the roster allows it: everyone in one memory, nobody to outlive (half-written memory cannot be un-summed),
-/// no servers that would have to be asked.
-pub fn possible(roster: &Roster) -> bool {
-    let first = roster.workers.first().and_then(|w| w.memory_domain.as_ref());
-    let together = first.is_some() && roster.workers.iter().all(|w| w.memory_domain.as_ref() == first);
-    let count = roster.workers.len();
-    together
-        && (2..=crate::local::MAX_MEMBERS).contains(&count)
-        && roster.servers.is_empty()
-        && roster.common.on_death == OnDeath::Fail
+/// Which ways the roster allows: none, memory alone, or memory first and the network for one sum a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Network,
+    Memory,
+    Teams,
+}
+
+/// Half-written memory cannot be un-summed, so only where nobody has to be outlived (see `World::teams`).
+pub fn way(world: &World) -> Way {
+    let teams = (0..world.workers).any(|w| world.team(w) != w);
+    match (0..world.workers).all(|w| world.team(w) == 0) {
+        true if teams && world.colocated() => Way::Memory,
+        _ if teams => Way::Teams,
+        _ => Way::Network,
+    }
+}
+
+/// Meets the workers of this host; the lowest of them hosts. `None`: this one has no neighbours.
+pub fn meet(
+    roster: &Roster,
+    world: &World,
+    me: u32,
+    token: &str,
+    hosting: Option<Hosting>,
+) -> Result<Option<LocalGroup>, LocalError> {
+    let members: Vec<u32> = (0..world.workers).filter(|w| world.team(*w) == world.team(me)).collect();
+    if members.len() < 2 {
+        return Ok(None);
+    }
+    let deadline = Instant::now() + MEETING;
+    let secret = secret(token, roster.run);
+    let no_place = || LocalError::BadGroup { why: "the first worker offers no meeting place".into() };
+    let group = if me == members[0] {
+        hosting.ok_or_else(no_place)?.accept_all(&members, me, &secret, Options::default(), deadline)?
+    } else {
+        let name = roster.workers[members[0] as usize].meeting.as_deref().ok_or_else(no_place)?;
+        LocalGroup::connect(name, &members, me, &secret, deadline)?
+    };
+    Ok(Some(group))
 }
 
 impl LocalPath {
-    /// Meets the other workers; the first of them hosts.
-    pub fn meet(roster: &Roster, me: u32, token: &str, hosting: Option<Hosting>) -> Result<LocalPath, LocalError> {
-        let members: Vec<u32> = roster.workers.iter().map(|w| w.who.id).collect();
-        let deadline = Instant::now() + MEETING;
-        let secret = secret(token, roster.run);
-        let no_place = || LocalError::BadGroup { why: "the first worker offers no meeting place".into() };
-        let group = if me == members[0] {
-            hosting.ok_or_else(no_place)?.accept_all(&members, me, &secret, Options::default(), deadline)?
-        } else {
-            let name = roster.workers[0].meeting.as_deref().ok_or_else(no_place)?;
-            LocalGroup::connect(name, &members, me, &secret, deadline)?
-        };
-        Ok(LocalPath { group, steps: Mutex::default(), stop: AtomicBool::new(false) })
+    pub fn new(group: LocalGroup) -> LocalPath {
+        LocalPath { group, steps: Mutex::default(), stop: AtomicBool::new(false) }
     }
 
     /// Brings this worker's tensor; `None` if the group has no room for another key.
@@ -160,5 +181,18 @@ pub fn explain(error: LocalError, world: &World, key: &str) -> SyncError {
     }
 }
 
-/// The path, if this run can use it and every worker managed to meet.
-pub type Shared = Option<Arc<LocalPath>>;
+/// The run's own word for a failure in memory, if it comes soon; otherwise what the memory shows.
+pub fn word_of_the_run(driver: &Driver, world: &World, error: LocalError, key: &str) -> SyncError {
+    let deadline = Instant::now() + Duration::from_millis(800);
+    let never = Handle::default();
+    while Instant::now() < deadline {
+        if let Some(fatal) = driver.reactor().node.fatal() {
+            return fatal.clone();
+        }
+        driver.wait(&never, Instant::now() + Duration::from_millis(10));
+    }
+    let error = explain(error, world, key);
+    driver.inbox.post(Event::Fail { error: error.clone() });
+    driver.push_along();
+    error
+}

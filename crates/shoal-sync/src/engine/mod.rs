@@ -5,13 +5,14 @@ pub mod handle;
 mod leave;
 mod local_path;
 mod operations;
+mod team_path;
 pub mod tensor;
 mod wait;
 
 use crate::control::{Common, Register, Roster};
 use crate::dtype::DType;
 use crate::error::{Role, SyncError};
-use crate::local::Hosting;
+use crate::local::{Hosting, LocalGroup};
 use crate::net::join::{self, Joined};
 use crate::net::master_line::Master;
 use crate::net::reactor::{Event, Reactor};
@@ -19,9 +20,10 @@ use crate::node::world::World;
 use crate::node::{Config, Node};
 use crate::settings::{OnDeath, Settings};
 use driver::Driver;
-use local_path::LocalPath;
+use local_path::{LocalPath, Way};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use team_path::TeamPath;
 pub use tensor::{Key, Op, TensorSpec};
 pub use wait::Pending;
 
@@ -39,7 +41,8 @@ struct Inner {
     world: World,
     driver: Arc<Driver>,
     master: Option<Arc<Master>>,
-    local: local_path::Shared,
+    local: Option<Arc<LocalPath>>,
+    team: Option<Arc<TeamPath>>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     keys: Mutex<HashMap<String, TensorSpec>>,
     introduced: Mutex<HashSet<u64>>,
@@ -76,7 +79,12 @@ impl Engine {
                 pid: std::process::id(),
                 address: settings.listen_host.clone(),
                 port,
-                memory_domain: meeting.as_ref().and_then(|_| crate::host::memory_domain()),
+                memory_domain: meeting.as_ref().and_then(|_| crate::host::memory_domain()).map(
+                    |domain| match &settings.pretend_host {
+                        Some(host) => format!("{domain} as {host}"),
+                        None => domain,
+                    },
+                ),
                 meeting,
                 num_workers: settings.num_workers,
                 common: Some(common),
@@ -94,15 +102,16 @@ impl Engine {
                 "on_death=continue needs ps_server processes: without them every worker carries a shard, and its death ends the run"
             );
         }
-        if local_path::possible(&roster) {
-            engine.meet_in_memory(&roster, hosting)?;
+        let way = local_path::way(&engine.inner.world);
+        if way != Way::Network {
+            engine.meet_in_memory(&roster, way, hosting)?;
         }
         Ok(engine)
     }
 
-    /// Sums through memory from now on, if every worker has managed to meet.
-    fn meet_in_memory(&mut self, roster: &Roster, hosting: Option<Hosting>) -> Result<(), SyncError> {
-        let met = LocalPath::meet(roster, self.rank(), &self.inner.settings.token, hosting);
+    /// Sums through memory from now on, if every worker has managed to meet its neighbours.
+    fn meet_in_memory(&mut self, roster: &Roster, way: Way, hosting: Option<Hosting>) -> Result<(), SyncError> {
+        let met = local_path::meet(roster, &self.inner.world, self.rank(), &self.inner.settings.token, hosting);
         // All or nobody: one worker that is left out would wait for ever.
         let mut votes = [f32::from(u8::from(met.is_ok()))];
         let key =
@@ -111,30 +120,44 @@ impl Engine {
         unsafe { self.push_pull(&key, votes.as_mut_ptr().cast(), Op::Sum) }?.wait()?;
         let all = votes[0] as u32 == self.size();
         match met {
-            Ok(path) if all => {
-                let path = Arc::new(path);
-                let fault = |e: std::io::Error| SyncError::system("cannot start a thread", e);
-                let helper = path.clone();
-                let builder = std::thread::Builder::new().name("shoal-local".into());
-                let thread = builder.spawn(move || helper.help()).map_err(fault)?;
-                let poison = path.clone();
-                let members: Vec<u32> = (0..self.size()).collect();
-                self.inner.driver.reactor().when_failed(Box::new(move |error| {
-                    let culprit = match error {
-                        SyncError::Dead { who, .. }
-                        | SyncError::Aborted { who, .. }
-                        | SyncError::Protocol { who, .. } => who.id,
-                        _ => members[0],
-                    };
-                    poison.group().poison(culprit);
-                }));
-                let inner = Arc::get_mut(&mut self.inner).ok_or(SyncError::ShutDown)?;
-                inner.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
-                inner.local = Some(path);
+            Ok(Some(group)) if all && way == Way::Memory => self.use_memory(group),
+            Ok(Some(group)) if all => self.use_team(group),
+            Ok(None) if all => Ok(()),
+            Ok(_) => {
+                tracing::info!("not all workers can reach their neighbours' memory; using the network");
+                Ok(())
             }
-            Ok(_) => tracing::info!("not all workers can reach each other's memory; using the network"),
-            Err(why) => tracing::info!(%why, "workers of this host cannot meet in memory; using the network"),
+            Err(why) => {
+                tracing::info!(%why, "workers of this host cannot meet in memory; using the network");
+                Ok(())
+            }
         }
+    }
+
+    fn use_memory(&mut self, group: LocalGroup) -> Result<(), SyncError> {
+        let path = Arc::new(LocalPath::new(group));
+        let helper = path.clone();
+        let builder = std::thread::Builder::new().name("shoal-local".into());
+        let thread = builder.spawn(move || helper.help()).map_err(no_thread)?;
+        let poison = path.clone();
+        self.inner.driver.reactor().when_failed(Box::new(move |error| poison_group(poison.group(), error)));
+        let inner = Arc::get_mut(&mut self.inner).ok_or(SyncError::ShutDown)?;
+        inner.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
+        inner.local = Some(path);
+        Ok(())
+    }
+
+    fn use_team(&mut self, group: LocalGroup) -> Result<(), SyncError> {
+        let inner = Arc::get_mut(&mut self.inner).ok_or(SyncError::ShutDown)?;
+        let path = TeamPath::start(group, inner.rank, inner.world.clone(), inner.driver.clone()).map_err(no_thread)?;
+        // Weak: the path holds the loop, which holds this hook; nothing would ever be closed.
+        let poison = Arc::downgrade(&path);
+        inner.driver.reactor().when_failed(Box::new(move |error| {
+            if let Some(path) = poison.upgrade() {
+                poison_group(path.group(), error);
+            }
+        }));
+        inner.team = Some(path);
         Ok(())
     }
 
@@ -149,7 +172,6 @@ impl Engine {
         let (reactor, inbox) = Reactor::new(node, links)?;
         let driver = Arc::new(Driver::new(reactor, inbox));
         let mut threads = Vec::new();
-        let fault = |e: std::io::Error| SyncError::system("cannot start a thread", e);
         let master = match master {
             Some((stream, host)) => {
                 let (master, thread) = Master::attend(stream, host, driver.inbox.clone())?;
@@ -158,7 +180,7 @@ impl Engine {
                 threads.push(thread);
                 let driver = driver.clone();
                 let name = std::thread::Builder::new().name("shoal".into());
-                threads.push(name.spawn(move || driver.run()).map_err(fault)?);
+                threads.push(name.spawn(move || driver.run()).map_err(no_thread)?);
                 Some(master)
             }
             None => None,
@@ -171,6 +193,7 @@ impl Engine {
             driver,
             master,
             local: None,
+            team: None,
             threads: Mutex::new(threads),
             keys: Mutex::default(),
             introduced: Mutex::default(),
@@ -190,6 +213,20 @@ impl Engine {
     pub fn servers(&self) -> u32 {
         self.inner.world.servers
     }
+}
+
+fn no_thread(error: std::io::Error) -> SyncError {
+    SyncError::system("cannot start a thread", error)
+}
+
+/// The run has failed: whoever waits in memory hears of it. Whom it names there does not matter, the run's own word comes first.
+fn poison_group(group: &LocalGroup, error: &SyncError) {
+    let culprit = match error {
+        SyncError::Dead { who, .. } | SyncError::Aborted { who, .. } | SyncError::Protocol { who, .. } => who.id,
+        _ => group.members()[0],
+    };
+    let known = group.members().contains(&culprit);
+    group.poison(if known { culprit } else { group.members()[0] });
 }
 
 fn common_of(settings: &Settings) -> Common {

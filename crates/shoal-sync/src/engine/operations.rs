@@ -2,7 +2,7 @@
 
 use super::handle::Handle;
 use super::tensor::{Key, Op, TensorSpec};
-use super::wait::{Patience, Pending};
+use super::wait::{Course, Patience, Pending};
 use super::{Engine, Inner, local_path};
 use crate::error::SyncError;
 use crate::layout::{Layout, key_of};
@@ -11,7 +11,6 @@ use crate::net::reactor::Event;
 use crate::node::op::Request;
 use crate::wire::Combine;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Names longer than this would not fit the frame that introduces them.
 const MAX_NAME: usize = 4096;
@@ -108,36 +107,51 @@ impl Engine {
             priority: key.spec.priority,
             layout: Arc::new(layout),
             at,
+            team_step: None,
         };
         if let Some(pending) = self.submit_in_memory(&request, key)? {
+            return Ok(pending);
+        }
+        if let Some(pending) = self.submit_with_team(&request, key)? {
             return Ok(pending);
         }
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Submit { request, handle: handle.clone() });
         self.inner.driver.push_along();
-        Ok(self.pending(handle, None, false, key))
+        Ok(self.pending(handle, Course::Network, key))
     }
 
-    fn pending(&self, handle: Arc<Handle>, ticket: Option<Ticket>, whole: bool, key: &Key) -> Pending {
-        Pending { engine: self.clone(), handle, ticket, whole, name: key.name.clone(), patience: Patience::new() }
+    fn pending(&self, handle: Arc<Handle>, course: Course, key: &Key) -> Pending {
+        Pending { engine: self.clone(), handle, course, name: key.name.clone(), patience: Patience::new() }
     }
 
     /// Takes the short way if there is one.
     pub(super) fn submit_in_memory(&self, request: &Request, key: &Key) -> Result<Option<Pending>, SyncError> {
         let Some(local) = &self.inner.local else { return Ok(None) };
         self.inner.introduce(request)?;
-        if !(request.weight.is_finite() && request.weight >= 0.0) {
-            let why = format!("a weight of {} (must be finite and not negative)", request.weight);
-            return Err(SyncError::Usage { key: key.name.to_string(), why });
-        }
+        check_weight(request)?;
         // SAFETY: the callers of `push_pull` and its like vouch for the memory.
         match unsafe { local.submit(request, self.inner.rank) } {
             None => Ok(None),
             Some(Ok(ticket)) => {
-                let gather = request.combine == Combine::Copy && local_path::sole_root(&request.layout).is_none();
-                Ok(Some(self.pending(Arc::new(Handle::default()), Some(ticket), gather, key)))
+                let whole = request.combine == Combine::Copy && local_path::sole_root(&request.layout).is_none();
+                Ok(Some(self.pending(Arc::new(Handle::default()), Course::Memory { ticket, whole }, key)))
             }
             Some(Err(error)) => Err(self.explain_local(error, &key.name)),
+        }
+    }
+
+    /// Sums with the neighbours first, if there are any and the tensor is worth it.
+    fn submit_with_team(&self, request: &Request, key: &Key) -> Result<Option<Pending>, SyncError> {
+        let Some(team) = &self.inner.team else { return Ok(None) };
+        let Some(slots) = team.takes(request) else { return Ok(None) };
+        self.inner.introduce(request)?;
+        check_weight(request)?;
+        let handle = Arc::new(Handle::default());
+        // SAFETY: the callers of `push_pull` and its like vouch for the memory.
+        match unsafe { team.submit(request, slots, &handle) } {
+            Ok(op) => Ok(Some(self.pending(handle, Course::Team(op), key))),
+            Err(error) => Err(self.explain_local(error, &key.name)),
         }
     }
 
@@ -159,23 +173,11 @@ impl Engine {
         }
     }
 
-    /// The run's own word for a failure in memory, if it comes soon; otherwise what the memory shows.
     pub(super) fn explain_local(&self, error: LocalError, key: &str) -> SyncError {
         if matches!(error, LocalError::Busy { .. } | LocalError::Finished) {
             return local_path::explain(error, &self.inner.world, key);
         }
-        let deadline = Instant::now() + Duration::from_millis(800);
-        let never = Handle::default();
-        while Instant::now() < deadline {
-            if let Some(fatal) = self.inner.driver.reactor().node.fatal() {
-                return fatal.clone();
-            }
-            self.inner.driver.wait(&never, Instant::now() + Duration::from_millis(10));
-        }
-        let error = local_path::explain(error, &self.inner.world, key);
-        self.inner.driver.inbox.post(Event::Fail { error: error.clone() });
-        self.inner.driver.push_along();
-        error
+        local_path::word_of_the_run(&self.inner.driver, &self.inner.world, error, key)
     }
 
     /// Returns when every worker has called it.
@@ -193,6 +195,14 @@ impl Engine {
         // SAFETY: no bytes are touched at an aligned address.
         unsafe { self.push_pull(&key, std::ptr::without_provenance_mut(64), Op::Sum) }
     }
+}
+
+fn check_weight(request: &Request) -> Result<(), SyncError> {
+    if request.weight.is_finite() && request.weight >= 0.0 {
+        return Ok(());
+    }
+    let why = format!("a weight of {} (must be finite and not negative)", request.weight);
+    Err(SyncError::Usage { key: request.name.to_string(), why })
 }
 
 impl Inner {

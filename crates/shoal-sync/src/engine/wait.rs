@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::handle::Handle;
+use super::team_path::{Awaited, TeamOp};
 use crate::control::ToMaster;
 use crate::error::SyncError;
 use crate::local::Ticket;
@@ -20,12 +21,22 @@ pub(super) const LOOK_UP: Duration = Duration::from_millis(200);
 pub struct Pending {
     pub(super) engine: Engine,
     pub(super) handle: Arc<Handle>,
-    /// Set where the tensor goes through memory; the handle then only keeps how it ended.
-    pub(super) ticket: Option<Ticket>,
-    /// Every worker's part is needed (all_gather): without one, the result has a hole.
-    pub(super) whole: bool,
+    pub(super) course: Course,
     pub(super) name: Arc<str>,
     pub(super) patience: Patience,
+}
+
+/// Which way a tensor goes.
+pub(super) enum Course {
+    Network,
+    /// Through memory alone; the handle then only keeps how it ended.
+    Memory {
+        ticket: Ticket,
+        /// Every worker's part is needed (all_gather): without one, the result has a hole.
+        whole: bool,
+    },
+    /// Through memory and the network.
+    Team(Arc<TeamOp>),
 }
 
 impl Engine {
@@ -47,26 +58,34 @@ impl Engine {
         patience: &mut Patience,
         slice: Duration,
     ) -> Option<Result<(), SyncError>> {
-        let driver = &self.inner.driver;
-        if !driver.wait(handle, Instant::now() + slice) && patience.asked.elapsed() >= ASK_AFTER {
-            patience.asked = Instant::now();
-            driver.inbox.post(Event::Ask { handle: handle.clone() });
-            driver.wait(handle, Instant::now() + Duration::from_millis(200));
-            let waiting = driver.reactor().node.waiting_for(handle.op());
-            match waiting {
-                Some((key, step, missing)) => self.complain(key, step, &missing, patience),
-                None => self.say_whom_shutdown_awaits(name, patience),
-            }
+        if !self.inner.driver.wait(handle, Instant::now() + slice) && patience.is_over() {
+            self.find_out(handle, name, patience);
         }
         if !handle.is_done() {
             return None;
         }
+        self.moves_again(patience);
+        handle.outcome()
+    }
+
+    fn moves_again(&self, patience: &Patience) {
         if patience.blocked
             && let Some(master) = &self.inner.master
         {
             master.tell(&ToMaster::Moving);
         }
-        handle.outcome()
+    }
+
+    /// Asks the shards for whom an operation waits, and says so.
+    fn find_out(&self, handle: &Arc<Handle>, name: &str, patience: &mut Patience) {
+        let driver = &self.inner.driver;
+        driver.inbox.post(Event::Ask { handle: handle.clone() });
+        driver.wait(handle, Instant::now() + Duration::from_millis(200));
+        let waiting = driver.reactor().node.waiting_for(handle.op());
+        match waiting {
+            Some((key, step, missing)) => self.complain(key, step, &missing, patience),
+            None => self.say_whom_shutdown_awaits(name, patience),
+        }
     }
 
     pub(super) fn complain(&self, key: String, step: u64, missing: &[u32], patience: &mut Patience) {
@@ -107,6 +126,15 @@ impl Patience {
         let now = Instant::now();
         Patience { started: now, asked: now, told: now, blocked: false }
     }
+
+    /// Whether it is time to ask again; asking starts it anew.
+    fn is_over(&mut self) -> bool {
+        let over = self.asked.elapsed() >= ASK_AFTER;
+        if over {
+            self.asked = Instant::now();
+        }
+        over
+    }
 }
 
 impl Pending {
@@ -121,22 +149,24 @@ impl Pending {
 
     /// Waits for at most `slice`: for callers that must look up from time to time.
     pub fn wait_timeout(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
-        if self.ticket.is_some() {
-            return self.wait_in_memory(slice);
+        match &self.course {
+            Course::Network => self.engine.await_slice(&self.handle, &self.name, &mut self.patience, slice),
+            Course::Memory { .. } => self.wait_in_memory(slice),
+            Course::Team(_) => self.wait_with_team(slice),
         }
-        self.engine.await_slice(&self.handle, &self.name, &mut self.patience, slice)
     }
 
     fn wait_in_memory(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
-        let (Some(local), Some(ticket)) = (&self.engine.inner.local, &self.ticket) else { return None };
+        let (Some(local), Course::Memory { ticket, whole }) = (&self.engine.inner.local, &self.course) else {
+            return None;
+        };
         if let Some(outcome) = self.handle.outcome() {
             return Some(outcome);
         }
         let outcome = match local.group().wait(ticket, Some(slice)) {
-            Ok(true) => self.engine.check_gathered(local.group(), ticket, self.whole, &self.name),
+            Ok(true) => self.engine.check_gathered(local.group(), ticket, *whole, &self.name),
             Ok(false) => {
-                if self.patience.asked.elapsed() >= ASK_AFTER {
-                    self.patience.asked = Instant::now();
+                if self.patience.is_over() {
                     let missing = local.group().missing(ticket);
                     self.engine.complain(self.name.to_string(), ticket.step(), &missing, &mut self.patience);
                 }
@@ -144,24 +174,37 @@ impl Pending {
             }
             Err(error) => Err(self.engine.explain_local(error, &self.name)),
         };
-        if self.patience.blocked
-            && let Some(master) = &self.engine.inner.master
-        {
-            master.tell(&ToMaster::Moving);
-        }
+        self.engine.moves_again(&self.patience);
         self.handle.end(outcome.clone());
         Some(outcome)
+    }
+
+    fn wait_with_team(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
+        let (Some(team), Course::Team(op)) = (&self.engine.inner.team, &self.course) else { return None };
+        if !self.engine.inner.driver.wait(&self.handle, Instant::now() + slice) {
+            if self.patience.is_over() {
+                match team.awaited(op) {
+                    Awaited::Neighbours(missing) => {
+                        self.engine.complain(self.name.to_string(), op.step(), &missing, &mut self.patience);
+                    }
+                    Awaited::Others(net) => self.engine.find_out(&net, &self.name, &mut self.patience),
+                }
+            }
+            return None;
+        }
+        self.engine.moves_again(&self.patience);
+        self.handle.outcome()
     }
 
     pub fn is_done(&self) -> bool {
         if self.handle.is_done() {
             return true;
         }
-        match (&self.engine.inner.local, &self.ticket) {
-            (Some(local), Some(ticket)) => match local.group().is_done(ticket) {
+        match (&self.engine.inner.local, &self.course) {
+            (Some(local), Course::Memory { ticket, whole }) => match local.group().is_done(ticket) {
                 Ok(done) => {
                     if done {
-                        self.handle.end(self.engine.check_gathered(local.group(), ticket, self.whole, &self.name));
+                        self.handle.end(self.engine.check_gathered(local.group(), ticket, *whole, &self.name));
                     }
                     done
                 }
@@ -183,16 +226,22 @@ impl Pending {
 
     /// Workers this operation waits for, as last heard.
     pub fn waiting_for(&self) -> Vec<u32> {
-        if let (Some(local), Some(ticket)) = (&self.engine.inner.local, &self.ticket) {
-            return if self.handle.is_done() { Vec::new() } else { local.group().missing(ticket) };
+        if self.handle.is_done() {
+            return Vec::new();
         }
-        self.engine
-            .inner
-            .driver
-            .reactor()
-            .node
-            .waiting_for(self.handle.op())
-            .map_or_else(Vec::new, |w| w.2.into_iter().filter(|n| *n < self.engine.size()).collect())
+        let inner = &self.engine.inner;
+        let heard = |handle: &Handle| {
+            let waiting = inner.driver.reactor().node.waiting_for(handle.op());
+            waiting.map_or_else(Vec::new, |w| w.2.into_iter().filter(|n| *n < self.engine.size()).collect())
+        };
+        match (&self.course, &inner.local, &inner.team) {
+            (Course::Memory { ticket, .. }, Some(local), _) => local.group().missing(ticket),
+            (Course::Team(op), _, Some(team)) => match team.awaited(op) {
+                Awaited::Neighbours(missing) => missing,
+                Awaited::Others(net) => heard(&net),
+            },
+            _ => heard(&self.handle),
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl LocalGroup {
     fn ticket(&self, slot: u32, step: u64, action: Action) -> Result<Ticket> {
         let bad = |why: String| LocalError::BadOperation { slot, step, why };
         let (kind, bytes, target) = match action {
-            Action::Reduce { dtype, scale, addr, bytes } => {
+            Action::Reduce { dtype, scale, addr, bytes } | Action::Collect { dtype, scale, addr, bytes } => {
                 if !bytes.is_multiple_of(dtype.size()) || !(addr as usize).is_multiple_of(dtype.size()) {
                     return Err(bad(format!("{bytes} bytes at {addr:?} are not whole, aligned elements of {dtype}")));
                 }
@@ -149,8 +149,10 @@ impl LocalGroup {
                     Scale::Sum => How::Sum,
                     Scale::Mean => How::Mean,
                     Scale::WeightedMean { .. } => How::WeightedMean,
+                    Scale::WeightedSum { .. } => How::WeightedSum,
                 };
-                (Kind::Reduce(dtype, how), bytes, addr)
+                let to_all = matches!(action, Action::Reduce { .. });
+                (if to_all { Kind::Reduce(dtype, how) } else { Kind::Collect(dtype, how) }, bytes, addr)
             }
             Action::Broadcast { root, addr, bytes } => {
                 let root = self.members.iter().position(|&m| m == root);
@@ -186,8 +188,11 @@ impl LocalGroup {
     unsafe fn publish(&self, ticket: &mut Ticket, op: LocalOp) {
         let cell = self.area.cell(ticket.half, self.me);
         let (source, weight) = match op.action {
-            Action::Reduce { addr, scale: Scale::WeightedMean { weight }, .. } => (addr.cast_const(), weight),
-            Action::Reduce { addr, .. } | Action::Broadcast { addr, .. } => (addr.cast_const(), 1.0),
+            Action::Reduce { addr, scale, .. } | Action::Collect { addr, scale, .. } => match scale {
+                Scale::WeightedMean { weight } | Scale::WeightedSum { weight } => (addr.cast_const(), weight),
+                Scale::Sum | Scale::Mean => (addr.cast_const(), 1.0),
+            },
+            Action::Broadcast { addr, .. } => (addr.cast_const(), 1.0),
             Action::AllGather { part, .. } => (part, 1.0),
             Action::Barrier => (std::ptr::null(), 1.0),
         };
@@ -197,7 +202,7 @@ impl LocalGroup {
         let target_at = self.area.offset_of(target, ticket.bytes * gathered);
         // All ranks take part in the choice of a place, so that all count when it is given back.
         ticket.staging = arena::stage(&self.area, ticket.half, ticket.tag, ticket.bytes);
-        ticket.direct = matches!(ticket.kind, Kind::Reduce(..)) && source_at.is_some();
+        ticket.direct = matches!(ticket.kind, Kind::Reduce(..) | Kind::Collect(..)) && source_at.is_some();
         let (source, target, shared) = match ticket.staging {
             Some(staging) if !ticket.direct => {
                 let mine = staging.part(self.me);

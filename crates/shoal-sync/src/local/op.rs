@@ -12,6 +12,10 @@ pub enum Scale {
     WeightedMean {
         weight: f64,
     },
+    /// Each part times its rank's weight.
+    WeightedSum {
+        weight: f64,
+    },
 }
 
 /// The operation and the memory it works on, which belongs to the caller.
@@ -19,6 +23,8 @@ pub enum Scale {
 pub enum Action {
     /// Replaces the tensor by the sum over all ranks.
     Reduce { dtype: DType, scale: Scale, addr: *mut u8, bytes: usize },
+    /// The same, but only the first of the ranks that contribute gets it; the others' tensors stay as they are.
+    Collect { dtype: DType, scale: Scale, addr: *mut u8, bytes: usize },
     /// Replaces the tensor by that of the root (a global rank).
     Broadcast { root: u32, addr: *mut u8, bytes: usize },
     /// `out` has room for `bytes` of every member, in the order of the member list; the places of
@@ -39,6 +45,7 @@ pub struct LocalOp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Reduce(DType, How),
+    Collect(DType, How),
     Broadcast { root: u8 },
     AllGather,
     Barrier,
@@ -50,6 +57,7 @@ pub(super) enum How {
     Sum,
     Mean,
     WeightedMean,
+    WeightedSum,
 }
 
 const STAGED: u64 = 1 << 32;
@@ -62,6 +70,7 @@ impl Kind {
             Kind::Broadcast { root } => (2, 0, root),
             Kind::AllGather => (3, 0, 0),
             Kind::Barrier => (4, 0, 0),
+            Kind::Collect(dtype, how) => (5, dtype.code(), how as u8),
         };
         u64::from(u32::from_le_bytes([kind, dtype, rest, 0])) | if staged { STAGED } else { 0 }
     }
@@ -69,9 +78,10 @@ impl Kind {
     /// None if another rank wrote nonsense.
     pub fn parse(code: u64) -> Option<(Kind, bool)> {
         let [kind, dtype, rest, 0] = (code as u32).to_le_bytes() else { return None };
-        let how = [How::Sum, How::Mean, How::WeightedMean];
+        let how = || [How::Sum, How::Mean, How::WeightedMean, How::WeightedSum].get(usize::from(rest)).copied();
         let kind = match kind {
-            1 => Kind::Reduce(DType::from_code(dtype)?, *how.get(usize::from(rest))?),
+            1 => Kind::Reduce(DType::from_code(dtype)?, how()?),
+            5 => Kind::Collect(DType::from_code(dtype)?, how()?),
             2 => Kind::Broadcast { root: rest },
             3 => Kind::AllGather,
             4 => Kind::Barrier,
@@ -85,7 +95,7 @@ impl Kind {
         let pieces = bytes.div_ceil(chunk) as u32;
         match self {
             Kind::Barrier => 0,
-            Kind::Reduce(..) => pieces,
+            Kind::Reduce(..) | Kind::Collect(..) => pieces,
             _ if staged => 0,
             Kind::Broadcast { .. } => pieces,
             Kind::AllGather => pieces * contributors,
@@ -114,7 +124,9 @@ mod tests {
     fn codes_round_trip() {
         let mut all = vec![Kind::Broadcast { root: 31 }, Kind::AllGather, Kind::Barrier];
         for dtype in DType::ALL {
-            all.extend([How::Sum, How::Mean, How::WeightedMean].map(|how| Kind::Reduce(dtype, how)));
+            let hows = [How::Sum, How::Mean, How::WeightedMean, How::WeightedSum];
+            all.extend(hows.map(|how| Kind::Reduce(dtype, how)));
+            all.extend(hows.map(|how| Kind::Collect(dtype, how)));
         }
         for kind in all {
             for staged in [false, true] {

@@ -1,5 +1,6 @@
 //! Waiting for an operation, and working meanwhile. Every wait ends: with data, or with a named death (GRAD-5).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ impl LocalGroup {
                 over || state::has_work(head, ticket.tag) || self.dead().is_some()
             };
             if !bell::sleep(self.area.header(), bits, left.unwrap_or(bell::NAP), ready) {
-                self.look_for_the_dead();
+                self.look_for_the_dead(ticket);
             }
         }
     }
@@ -100,8 +101,10 @@ impl LocalGroup {
             unsafe { kernel::copy(from, to, len) };
         };
         match ticket.kind {
-            Kind::Reduce(..) if ticket.direct => {}
+            Kind::Reduce(..) | Kind::Collect(..) if ticket.direct => {}
             Kind::Reduce(..) => fetch(self.members.len(), to),
+            Kind::Collect(..) if !self.is_first(ticket) => {}
+            Kind::Collect(..) => fetch(self.members.len(), to),
             Kind::Broadcast { root } => fetch(root.into(), to),
             Kind::AllGather => {
                 members(ticket.contributors.load(Relaxed)).for_each(|m| fetch(m, to.wrapping_add(m * len)));
@@ -185,6 +188,16 @@ impl LocalGroup {
         bell::sleep(self.area.header(), bell::HELP, timeout, || false);
     }
 
+    /// Sleeps until anything happens in the group or [`ring`](Self::ring) is called, at most 100 ms, unless there is news already.
+    pub fn wait_for_news(&self, news: &AtomicBool) {
+        bell::sleep(self.area.header(), bell::ALL, bell::NAP, || news.load(SeqCst));
+    }
+
+    /// Wakes whoever sleeps in [`wait_for_news`](Self::wait_for_news).
+    pub fn ring(&self) {
+        bell::ring(self.area.header(), bell::ALL, u32::MAX);
+    }
+
     /// The global ranks the operation waits for: those who have not come, or who hold a chunk of it.
     pub fn missing(&self, ticket: &Ticket) -> Vec<u32> {
         let head = self.area.half(ticket.half);
@@ -196,6 +209,16 @@ impl LocalGroup {
         let over = state::is_done(head, ticket.tag) || state.tag() != ticket.tag;
         let all = if over { 0 } else { self.members.len() };
         (0..all).filter(waits).map(|m| self.members[m]).collect()
+    }
+
+    /// Whether this rank is the first of those whose parts are in the result of an operation that is done.
+    pub(super) fn is_first(&self, ticket: &Ticket) -> bool {
+        ticket.contributors.load(Relaxed).trailing_zeros() as usize == self.me
+    }
+
+    /// What the parts of an operation that is done weigh together. To be asked before this rank brings the key's next operation.
+    pub fn total_weight(&self, ticket: &Ticket) -> f64 {
+        members(ticket.contributors.load(Relaxed)).map(|m| self.weight(ticket.half, m)).sum()
     }
 
     /// The global ranks whose parts are in the result of an operation that is done.
@@ -239,11 +262,13 @@ impl LocalGroup {
     }
 
     /// A process that ended without finishing is dead, whether or not anybody has said so yet.
-    fn look_for_the_dead(&self) {
+    pub fn look_for_the_dead(&self, ticket: &Ticket) {
         for (member, peer) in self.peers.iter().enumerate() {
             // In this order: a rank finishes, then ends.
             let ended = member != self.me && peer.has_ended();
-            if ended && self.expected() >> member & 1 == 1 {
+            // One that has finished may have died with a chunk in its hands, helping.
+            let in_hand = || self.area.cell(ticket.half, member).working.load(SeqCst) > 0;
+            if ended && (self.expected() >> member & 1 == 1 || in_hand()) {
                 self.poison(peer.rank);
             }
         }

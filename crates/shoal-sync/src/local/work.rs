@@ -97,17 +97,20 @@ impl LocalGroup {
         let at = (claim.index as usize % pieces.max(1)) * chunk;
         let len = chunk.min(bytes - at);
         match Kind::parse(lead.code.load(Relaxed)) {
-            Some((Kind::Reduce(dtype, how), _)) => self.reduce(half, mask, at, len, |parts, to| {
-                let total: f64 = match how {
-                    How::Sum => 1.0,
-                    How::Mean => f64::from(mask.count_ones()),
-                    How::WeightedMean => members(mask).map(|m| self.weight(half, m)).sum(),
-                };
-                // No weight at all: there is no mean, and zero is the least harmful gradient.
-                let scale = if total == 0.0 { 0.0 } else { 1.0 / total };
-                // SAFETY: `reduce` hands over places of `len` bytes that this claim alone may use.
-                unsafe { kernel::sum(dtype, parts, scale, to, len) }
-            }),
+            Some((kind @ (Kind::Reduce(dtype, how) | Kind::Collect(dtype, how)), _)) => {
+                let to = if matches!(kind, Kind::Reduce(..)) { mask } else { 1 << first };
+                self.reduce(half, mask, to, at, len, |parts, to| {
+                    let total: f64 = match how {
+                        How::Sum | How::WeightedSum => 1.0,
+                        How::Mean => f64::from(mask.count_ones()),
+                        How::WeightedMean => members(mask).map(|m| self.weight(half, m)).sum(),
+                    };
+                    // No weight at all: there is no mean, and zero is the least harmful gradient.
+                    let scale = if total == 0.0 { 0.0 } else { 1.0 / total };
+                    // SAFETY: `reduce` hands over places of `len` bytes that this claim alone may use.
+                    unsafe { kernel::sum(dtype, parts, scale, to, len) }
+                })
+            }
             Some((Kind::Broadcast { root }, _)) => self.copy(half, mask, root.into(), at, at, len),
             Some((Kind::AllGather, _)) => {
                 let from = members(mask).nth(claim.index as usize / pieces.max(1)).unwrap_or(first);
@@ -117,7 +120,7 @@ impl LocalGroup {
         }
     }
 
-    fn weight(&self, half: Half, member: usize) -> f64 {
+    pub(super) fn weight(&self, half: Half, member: usize) -> f64 {
         f64::from_bits(self.area.cell(half, member).weight.load(Relaxed))
     }
 
@@ -135,6 +138,7 @@ impl LocalGroup {
         &self,
         half: Half,
         mask: u32,
+        receivers: u32,
         at: usize,
         len: usize,
         sum: impl FnOnce(&[Source], &[*mut u8]),
@@ -161,7 +165,7 @@ impl LocalGroup {
             let mut count = 0;
             let mut far = [(0usize, 0u64); MAX_MEMBERS];
             let mut far_count = 0;
-            for m in members(mask) {
+            for m in members(receivers) {
                 match self.place(self.area.cell(half, m), m, true, at, len)? {
                     // Small tensors have one result that all fetch for themselves.
                     Place::Here(p) if near[..count].contains(&p) => {}

@@ -3,7 +3,7 @@
 use crate::control::{Common, FromMaster, NodeRow, Register, Roster};
 use crate::error::{Role, SyncError, Who};
 use crate::settings::OnDeath;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A connection's number; the table never sees a socket.
 pub type Link = u64;
@@ -321,17 +321,26 @@ impl Table {
     /// All live workers wait, each for somebody who waits for another key: no message will ever come.
     fn find_circle(&mut self, now: u64) -> Vec<Effect> {
         let alive: Vec<&Entry> = self.workers.values().filter(|e| e.state == State::Alive).collect();
-        let stuck = |e: &&Entry| {
-            e.blocked.as_ref().is_some_and(|b| {
-                now.saturating_sub(b.since) >= DEADLOCK_SECONDS
-                    && now.saturating_sub(b.said) <= FRESH_SECONDS
-                    && b.missing.iter().any(|m| {
-                        let other = self.workers.get(m).and_then(|o| o.blocked.as_ref());
-                        other.is_some_and(|o| o.key != b.key)
-                    })
-            })
+        let long = |b: &&Blocked| {
+            now.saturating_sub(b.since) >= DEADLOCK_SECONDS && now.saturating_sub(b.said) <= FRESH_SECONDS
         };
-        if !self.complete || alive.len() < 2 || !alive.iter().all(stuck) {
+        // Stuck is who waits for one that waits for another key, and who waits for one that is stuck: a worker whose
+        // neighbour speaks for it waits for that neighbour.
+        let mut stuck: BTreeSet<u32> = BTreeSet::new();
+        loop {
+            let waits = |e: &&&Entry| {
+                let Some(blocked) = e.blocked.as_ref().filter(long) else { return false };
+                let other = |m: &u32| self.workers.get(m).and_then(|o| o.blocked.as_ref());
+                let is_elsewhere = |m: &u32| other(m).is_some_and(|o| o.key != blocked.key);
+                blocked.missing.iter().any(|m| stuck.contains(m) || is_elsewhere(m))
+            };
+            let found: BTreeSet<u32> = alive.iter().filter(waits).map(|e| e.row.who.id).collect();
+            if found == stuck {
+                break;
+            }
+            stuck = found;
+        }
+        if !self.complete || alive.len() < 2 || stuck.len() < alive.len() {
             return Vec::new();
         }
         let waits: Vec<String> = alive

@@ -1,10 +1,11 @@
 //! Becoming part of a run: register with the master, hear who the others are, connect to those one talks to.
 
 use super::meet::Meeting;
-use crate::control::{self, FromMaster, Register, Roster, ToMaster};
+use crate::control::{self, FromMaster, NodeRow, Register, Roster, ToMaster};
 use crate::error::{Role, SyncError};
 use crate::handshake::{self, Refusal};
 use crate::node::world::{NodeId, World};
+use crate::settings::OnDeath;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -155,7 +156,24 @@ fn world_of(roster: &Roster) -> World {
         workers: roster.workers.len() as u32,
         servers: roster.servers.len() as u32,
         who: roster.workers.iter().chain(&roster.servers).map(|r| r.who.clone()).collect(),
+        teams: teams_of(roster),
     }
+}
+
+/// Which workers may speak with one voice: those that share memory, unless somebody's part may have to be left out again
+/// (`continue`) or the order of summation is fixed.
+fn teams_of(roster: &Roster) -> Vec<u32> {
+    if roster.common.on_death != OnDeath::Fail || roster.common.deterministic {
+        return Vec::new();
+    }
+    let lowest = |row: &NodeRow| {
+        let same = |w: &&NodeRow| w.memory_domain.is_some() && w.memory_domain == row.memory_domain;
+        let (first, size) = (roster.workers.iter().find(same), roster.workers.iter().filter(same).count());
+        first.filter(|_| size <= crate::local::MAX_MEMBERS).map_or(row.who.id, |w| w.who.id)
+    };
+    let teams: Vec<u32> = roster.workers.iter().map(lowest).collect();
+    let alone = roster.workers.iter().zip(&teams).all(|(row, team)| row.who.id == *team);
+    if alone { Vec::new() } else { teams }
 }
 
 fn await_roster(master: &mut TcpStream, joining: &Joining<'_>) -> Result<(u32, Roster), SyncError> {

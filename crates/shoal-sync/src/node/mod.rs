@@ -11,6 +11,7 @@
 pub mod buffer;
 mod copy;
 mod gone;
+mod heard;
 pub mod op;
 pub mod outbox;
 mod receive;

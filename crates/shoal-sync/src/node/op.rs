@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::layout::{Chunk, Layout};
-use crate::wire::Combine;
+use crate::wire::{Codec, Combine};
 use std::sync::Arc;
 
 pub type OpId = u64;
@@ -19,10 +19,21 @@ pub struct Request {
     pub priority: u16,
     pub layout: Arc<Layout>,
     pub at: *mut u8,
+    /// Set if the bytes are the sum of all workers of this host (see [`crate::wire::Codec::Team`]): which step of the key
+    /// it is, because the worker that speaks for a host may change from step to step.
+    pub team_step: Option<u64>,
 }
 
 // SAFETY: the pointer is only followed while the operation lasts, during which its owner leaves it alone.
 unsafe impl Send for Request {}
+// SAFETY: a shared request is only read; its pointer is followed under the same rule.
+unsafe impl Sync for Request {}
+
+impl Request {
+    pub fn codec(&self) -> Codec {
+        if self.team_step.is_some() { Codec::Team } else { Codec::Dense }
+    }
+}
 
 #[derive(Debug)]
 pub struct Op {

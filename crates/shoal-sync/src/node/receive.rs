@@ -11,7 +11,7 @@ use super::world::NodeId;
 use super::{SMALL_WINDOW, WINDOW_LIMIT};
 use crate::error::SyncError;
 use crate::layout::CHUNK;
-use crate::wire::{Combine, Header, Kind, WireError};
+use crate::wire::{Codec, Combine, Header, Kind, WireError};
 
 /// No tensor is larger; with this, sums of sizes cannot overflow.
 const LARGEST: u64 = 1 << 46;
@@ -53,6 +53,9 @@ impl Node {
                 if !self.is_shard() || !self.world.is_worker(from) {
                     return self.misfit(from, header, "only workers push, and only to shards".into());
                 }
+                if header.codec == Codec::Team && (header.combine == Combine::Copy || self.world.teams.is_empty()) {
+                    return self.misfit(from, header, "it speaks for others who cannot have asked it to".into());
+                }
                 if !len.is_multiple_of(header.dtype.size()) || !(header.offset as usize).is_multiple_of(CHUNK) {
                     return self.misfit(from, header, format!("{len} bytes at {}", header.offset));
                 }
@@ -68,7 +71,7 @@ impl Node {
                     return self.misfit(from, header, "a copy that was not announced".into());
                 }
                 let key = (header.key, header.step, header.block, header.offset);
-                if self.pending.get(&key).is_some_and(|p| p.contributed.contains(from)) {
+                if self.pending.get(&key).is_some_and(|p| self.has_said(p, from, header.codec)) {
                     return self.misfit(from, header, "the same part twice".into());
                 }
                 Ok(Sink::Buffer(self.pool.take(len)))

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::SyncError;
 use crate::layout::Chunk;
 use crate::reduce;
-use crate::wire::{Combine, Header, Kind};
+use crate::wire::{Codec, Combine, Header, Kind};
 
 /// Which chunk: key, step, block, offset.
 pub type ChunkKey = (u64, u64, u32, u32);
@@ -27,12 +27,15 @@ pub struct Pending {
     /// Who came first: named if the next one differs.
     pub first: NodeId,
     pub contributed: Members,
+    /// Teams that have given the sum of all their members.
+    pub spoken: Members,
+    /// Of all parts together: what a mean is divided by.
     pub weight: f64,
     /// The running sum of the peers' parts.
     pub sum: Option<Buffer>,
     /// Parts kept apart until all are there, where the order of summation is fixed.
     pub parked: Vec<(NodeId, f64, Buffer)>,
-    /// The part of the worker in this process: not copied, added last from where it lies.
+    /// The part of the worker in this process, and its factor: not copied, added last from where it lies.
     pub own: Option<(OpId, f64)>,
 }
 
@@ -40,6 +43,8 @@ pub struct Pending {
 #[derive(Debug)]
 pub struct Readiness {
     pub ready: Members,
+    /// Teams one of whose members is ready for all of them.
+    pub spoken: Members,
     pub first: NodeId,
     pub bytes: usize,
     pub bytes_left: usize,
@@ -57,6 +62,7 @@ impl Node {
         let id = (header.key, header.step);
         let entry = self.readiness.entry(id).or_insert_with(|| Readiness {
             ready: Members::default(),
+            spoken: Members::default(),
             first: from,
             bytes: header.total as usize,
             bytes_left: header.total as usize,
@@ -74,6 +80,9 @@ impl Node {
             });
         }
         entry.ready.insert(from);
+        if header.codec == Codec::Team {
+            entry.spoken.insert(self.world.team(from));
+        }
         self.consider(id);
     }
 
@@ -103,9 +112,7 @@ impl Node {
                 SyncError::Finished { who, key }
             });
         }
-        let all =
-            (0..self.world.workers).all(|w| entry.ready.contains(w) || self.is_gone(w) || self.has_contributed(id, w));
-        if !all {
+        if !(0..self.world.workers).all(|w| self.is_ready(entry, id, w)) {
             return;
         }
         let priority = entry.priority;
@@ -121,10 +128,6 @@ impl Node {
     pub(super) fn lost_giver(&self, entry: &Readiness, gone: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let gives = |w: &NodeId| entry.root == *w || entry.root == EVERY_WORKER;
         (0..self.world.workers).find(|w| entry.combine == Combine::Copy && gives(w) && gone(*w))
-    }
-
-    fn has_contributed(&self, (key, step): (u64, u64), worker: NodeId) -> bool {
-        self.pending.iter().any(|(id, p)| id.0 == key && id.1 == step && p.contributed.contains(worker))
     }
 
     /// Says `Go` for the most urgent keys, as far as the window reaches, to all workers in one order.
@@ -161,7 +164,7 @@ impl Node {
         let (request, step) = (&op.request, op.step);
         let key = (request.key, step, chunk.block, chunk.offset);
         let me = self.me;
-        let weight = request.weight;
+        let (weight, codec) = (request.weight, request.codec());
         let fresh = || Pending {
             dtype: request.dtype,
             combine: request.combine,
@@ -169,6 +172,7 @@ impl Node {
             priority: request.priority,
             first: me,
             contributed: Members::default(),
+            spoken: Members::default(),
             weight: 0.0,
             sum: None,
             parked: Vec::new(),
@@ -183,9 +187,12 @@ impl Node {
             let first = pending.first;
             return self.mismatch(key.0, "part", first, a, me, b);
         }
-        pending.own = Some((id, weight));
+        pending.own = Some((id, codec.factor(dtype, combine, weight)));
         pending.weight += weight;
         pending.contributed.insert(me);
+        if codec == Codec::Team {
+            pending.spoken.insert(self.world.team(me));
+        }
         // Peers whose window was full have announced what this worker gives at once.
         if self.readiness.get(&(key.0, key.1)).is_some_and(|r| !r.candidate) {
             self.consider((key.0, key.1));
@@ -207,6 +214,7 @@ impl Node {
             priority: header.priority,
             first: from,
             contributed: Members::default(),
+            spoken: Members::default(),
             weight: 0.0,
             sum: None,
             parked: Vec::new(),
@@ -220,22 +228,26 @@ impl Node {
             return self.mismatch(header.key, "part", first, a, from, b);
         }
         let (dtype, wide) = (header.dtype, len / header.dtype.size() * header.dtype.accumulator_size());
+        let factor = header.codec.factor(dtype, header.combine, header.weight);
         if self.config.deterministic {
-            pending.parked.push((from, header.weight, buffer));
+            pending.parked.push((from, factor, buffer));
         } else if let Some(sum) = &mut pending.sum {
-            reduce::add(dtype, buffer.bytes(len), header.weight, sum.bytes_mut(wide));
+            reduce::add(dtype, buffer.bytes(len), factor, sum.bytes_mut(wide));
             self.pool.put(buffer);
-        } else if dtype.accumulator_size() == dtype.size() && header.weight == 1.0 {
+        } else if dtype.accumulator_size() == dtype.size() && factor == 1.0 {
             // The first part needs no copy: what it was received into becomes the sum.
             pending.sum = Some(buffer);
         } else {
             let mut sum = self.pool.take(wide);
-            reduce::load(dtype, buffer.bytes(len), header.weight, sum.bytes_mut(wide));
+            reduce::load(dtype, buffer.bytes(len), factor, sum.bytes_mut(wide));
             pending.sum = Some(sum);
             self.pool.put(buffer);
         }
         pending.weight += header.weight;
         pending.contributed.insert(from);
+        if header.codec == Codec::Team {
+            pending.spoken.insert(self.world.team(from));
+        }
         self.unsummed[from as usize] += charge(len);
         if self.readiness.get(&(header.key, header.step)).is_some_and(|r| !r.candidate) {
             self.consider((header.key, header.step));
@@ -246,7 +258,7 @@ impl Node {
     /// Finishes a chunk when everyone who still takes part has contributed (GRAD-2: each once).
     pub(super) fn complete(&mut self, key: ChunkKey) {
         let Some(pending) = self.pending.get(&key) else { return };
-        if !(0..self.world.workers).all(|w| pending.contributed.contains(w) || self.is_gone(w)) {
+        if !(0..self.world.workers).all(|w| self.is_in(pending, w)) {
             return;
         }
         let Some(mut pending) = self.pending.remove(&key) else { return };
@@ -258,9 +270,9 @@ impl Node {
         }
         let scale = match pending.combine {
             Combine::Sum | Combine::Copy => 1.0,
-            Combine::Mean => 1.0 / f64::from(pending.contributed.count()),
-            Combine::WeightedMean if pending.weight > 0.0 => 1.0 / pending.weight,
-            Combine::WeightedMean => 0.0,
+            // A mean's parts weigh one each, a team's as many as it has members.
+            Combine::Mean | Combine::WeightedMean if pending.weight > 0.0 => 1.0 / pending.weight,
+            Combine::Mean | Combine::WeightedMean => 0.0,
         };
         let chunk = Chunk { block: key.2, offset: key.3, len: pending.len };
         let result = self.sum_up(&mut pending, chunk, scale);
@@ -362,23 +374,5 @@ impl Node {
             self.readiness.remove(&id);
         }
         self.announce();
-    }
-
-    /// Workers that a key's step still waits for.
-    pub(super) fn missing(&self, key: u64, step: u64) -> Vec<u32> {
-        let mut missing: Vec<u32> = Vec::new();
-        let chunks = self.pending.iter().filter(|(id, _)| id.0 == key && id.1 == step);
-        for (_, pending) in chunks {
-            let absent = (0..self.world.workers).filter(|w| !pending.contributed.contains(*w) && !self.is_gone(*w));
-            missing.extend(absent);
-        }
-        if let Some(entry) = self.readiness.get(&(key, step)).filter(|e| !e.candidate) {
-            let absent =
-                |w: &u32| !entry.ready.contains(*w) && !self.is_gone(*w) && !self.has_contributed((key, step), *w);
-            missing = (0..self.world.workers).filter(absent).collect();
-        }
-        missing.sort_unstable();
-        missing.dedup();
-        missing
     }
 }

@@ -26,9 +26,10 @@ impl Node {
         if !(request.weight.is_finite() && request.weight >= 0.0) {
             return usage(&format!("a weight of {} (must be finite and not negative)", request.weight));
         }
-        let step = self.steps.entry(request.key).or_insert(0);
-        let op = Op::new(request, *step, now);
-        *step += 1;
+        let next = self.steps.entry(request.key).or_insert(0);
+        let step = request.team_step.unwrap_or(*next);
+        *next = step + 1;
+        let op = Op::new(request, step, now);
         let id = self.next_op;
         self.next_op += 1;
         self.counters.operations += 1;
@@ -61,6 +62,7 @@ impl Node {
         op.at_once[shard] = at_once;
         let priority = op.request.priority;
         let (key, step, combine, dtype) = (op.request.key, op.step, op.request.combine, op.request.dtype);
+        let codec = op.request.codec();
         if !at_once {
             // Not only of this shard's blocks: a gather's parts may be spread so that it sees one giver or several.
             let mut givers = op.request.layout.blocks.iter().map(|b| b.only);
@@ -69,6 +71,7 @@ impl Node {
             let header = Header {
                 key,
                 step,
+                codec,
                 combine,
                 dtype,
                 priority,
@@ -162,6 +165,7 @@ impl Node {
         }
         op.times.last_sent = now;
         let header = Header {
+            codec: op.request.codec(),
             dtype: op.request.dtype,
             combine: op.request.combine,
             step: op.step,

@@ -14,13 +14,15 @@ pub struct World {
     pub servers: u32,
     /// By node id.
     pub who: Vec<Who>,
+    /// By worker: the lowest worker of those it can share memory with, who may then speak with one voice. Empty: all by themselves.
+    pub teams: Vec<u32>,
 }
 
 impl World {
     /// A world of one worker, without network.
     pub fn alone() -> World {
         let who = Who { role: Role::Worker, id: 0, host: "localhost".into(), pid: std::process::id() };
-        World { run: 0, generation: 0, workers: 1, servers: 0, who: vec![who] }
+        World { run: 0, generation: 0, workers: 1, servers: 0, who: vec![who], teams: Vec::new() }
     }
 
     pub fn nodes(&self) -> u32 {
@@ -43,6 +45,10 @@ impl World {
     pub fn shard_of(&self, node: NodeId) -> Option<usize> {
         let shard = if self.colocated() { node } else { node.checked_sub(self.workers)? };
         ((shard as usize) < self.shards()).then_some(shard as usize)
+    }
+
+    pub fn team(&self, worker: NodeId) -> u32 {
+        self.teams.get(worker as usize).copied().unwrap_or(worker)
     }
 
     pub fn is_worker(&self, node: NodeId) -> bool {

@@ -120,7 +120,14 @@ impl Plan {
             let (role, id) = if n < self.workers { (Role::Worker, n) } else { (Role::Server, n - self.workers) };
             Who { role, id, host: format!("host-{n}"), pid: 1000 + n }
         });
-        World { run: 7, generation: 1, workers: self.workers, servers: self.servers, who: who.collect() }
+        World {
+            run: 7,
+            generation: 1,
+            workers: self.workers,
+            servers: self.servers,
+            who: who.collect(),
+            teams: Vec::new(),
+        }
     }
 
     pub fn shards(&self) -> usize {

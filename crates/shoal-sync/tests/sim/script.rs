@@ -83,6 +83,7 @@ impl Script {
             priority: spec.priority,
             layout,
             at: tensor.at(),
+            team_step: None,
         };
         (request, Open { key, step, tensor })
     }
