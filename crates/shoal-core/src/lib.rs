@@ -1,4 +1,13 @@
 //! Shoal's nouns and decisions, as values and functions over values (CORE-1: no I/O, no clock, no global, no randomness).
 
+pub mod diagnostic;
+pub mod document;
+pub mod fleet;
+pub mod follow;
 pub mod job;
+pub mod outcome;
+pub mod plan;
+pub mod quote;
 pub mod rank;
+pub mod suggest;
+pub mod variables;

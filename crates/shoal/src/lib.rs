@@ -3,6 +3,8 @@
 pub mod args;
 pub mod commands;
 pub mod exit;
+pub mod launch;
 pub mod logging;
 pub mod metrics;
+pub mod programs;
 pub mod signals;

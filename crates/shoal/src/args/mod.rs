@@ -1,7 +1,12 @@
 //! Command lines, one file a program.
 
+pub mod fleet;
+pub mod host;
 pub mod ps_master;
 pub mod ps_server;
+pub mod psd_run;
+pub mod run;
+pub mod shoal;
 
 /// Shown at the end of every program's help.
 pub const EXIT_CODES: &str = "\

@@ -1,4 +1,9 @@
-//! What the programs do, one file each.
+//! What the programs do, one file a verb.
 
+pub mod fleet;
+mod fleet_file;
+pub mod host;
 pub mod ps_master;
 pub mod ps_server;
+pub mod psd_run;
+pub mod run;

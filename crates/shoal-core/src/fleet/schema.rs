@@ -1,0 +1,125 @@
+//! What may stand in a native file, in the words that editors understand: JSON Schema.
+//!
+//! It knows the shape only; what fits together is checked by reading the file. Fields are those the reader knows, which
+//! `tests/schema.rs` holds.
+
+use serde_json::{Value, json};
+
+pub const SCHEMA_ID: &str = "shoal-fleet-1";
+
+pub fn native_json_schema() -> Value {
+    json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": SCHEMA_ID,
+        "title": "Shoal fleet",
+        "description": "The machines to train on, and what commands find there.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["hosts"],
+        "properties": {
+            "name": text("The fleet's name; without it, the file's."),
+            "hosts": {
+                "description": "The machines, in the order in which they are filled.",
+                "type": "array",
+                "minItems": 1,
+                "items": {"oneOf": [
+                    text("A host or a range of hosts: node01, user@node[01-16].lab:22, 10.0.0.[1-4,9]. localhost is this machine."),
+                    host(),
+                ]},
+            },
+            "defaults": {
+                "description": "Settings for all hosts that do not have their own.",
+                "type": "object",
+                "additionalProperties": false,
+                "properties": access(),
+            },
+            "environment": environment(),
+            "shared": path("A folder that all hosts see under this path; commands run there."),
+            "master": text("Host that runs ps_master; without it, the first worker's."),
+            "servers": texts("Hosts, ranges or groups that run ps_server."),
+            "workers": texts("Hosts, ranges or groups that run the workers, in this order; a host may be there several times."),
+        },
+    })
+}
+
+fn host() -> Value {
+    let mut properties = access();
+    if let Some(map) = properties.as_object_mut() {
+        map.insert("name".into(), text("What people call it; may be a range."));
+        map.insert(
+            "address".into(),
+            text("What ssh and the other hosts call it; without it, its name. A range of the same length."),
+        );
+        map.insert("groups".into(), texts("Names to choose hosts by."));
+    }
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "anyOf": [{"required": ["name"]}, {"required": ["address"]}],
+        "properties": properties,
+    })
+}
+
+fn access() -> Value {
+    json!({
+        "user": text("Whom to log in as; without it, as ~/.ssh/config says."),
+        "port": {"description": "ssh's port.", "type": "integer", "minimum": 1, "maximum": 65535},
+        "key": text("The private key, on this machine."),
+        "jump": text("The host of this file to go through."),
+        "slots": {
+            "description": "What there is room for: a number of workers, or more exactly.",
+            "oneOf": [
+                number(0),
+                {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": {
+                        "ranks": number(0),
+                        "cpus": number(1),
+                        "gpus": number(0),
+                        "memory": {"type": ["string", "integer"], "description": "A size such as 64GiB."},
+                    },
+                },
+            ],
+        },
+    })
+}
+
+fn environment() -> Value {
+    json!({
+        "description": "What commands find on every host.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "virtualenv": path("The root of a virtualenv: what $VIRTUAL_ENV is in it."),
+            "conda": text("A conda environment, by name or folder."),
+            "modules": one_or_many("For `module load`."),
+            "setup": one_or_many("Shell lines that run before the command, in its shell."),
+            "env": {
+                "description": "Environment variables.",
+                "type": "object",
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
+        },
+    })
+}
+
+fn text(description: &str) -> Value {
+    json!({"description": description, "type": "string", "minLength": 1})
+}
+
+fn path(description: &str) -> Value {
+    json!({"description": description, "type": "string", "pattern": "^(/|~$|~/)"})
+}
+
+fn texts(description: &str) -> Value {
+    json!({"description": description, "type": "array", "items": {"type": "string", "minLength": 1}})
+}
+
+fn one_or_many(description: &str) -> Value {
+    json!({"description": description, "oneOf": [{"type": "string", "minLength": 1}, texts("")]})
+}
+
+fn number(low: u32) -> Value {
+    json!({"type": "integer", "minimum": low, "maximum": 10_000})
+}

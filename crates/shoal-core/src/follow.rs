@@ -1,0 +1,212 @@
+//! What does a launcher do when something happens to a gang? (CORE-1: pure, time is passed in; GANG-1: no rank outlives its gang)
+//!
+//! The gang is over when all workers have finished, at the first failure, or when somebody says so. Then every rank is asked
+//! to end, after the grace it is made to, and whoever cannot be reached any more is given up by name.
+
+use crate::outcome::Ending;
+use crate::rank::Rank;
+use std::collections::BTreeMap;
+
+/// Beyond the grace, for words to travel and processes to be swept up.
+const SLACK_MS: u64 = 3_000;
+/// How long ranks may take to be killed before they are given up.
+const KILL_MS: u64 = 4_000;
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    Started { rank: Rank },
+    Ended { rank: Rank, ending: Ending, ran_ms: u64 },
+    /// A host cannot be reached any more, or never could.
+    HostLost { host: String, why: String },
+    /// Somebody wants it to end: politely at first.
+    Interrupted,
+    /// Nothing; time passes.
+    Tick,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Do {
+    /// Every host: ask all ranks to end, and end them after this long.
+    Stop { grace_ms: u64 },
+    /// Every host: end all ranks now.
+    Kill,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    pub rank: Rank,
+    pub host: String,
+    pub started_ms: Option<u64>,
+    /// How it ended, when, and how long it ran.
+    pub ended: Option<(Ending, u64, u64)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Running,
+    Stopping { since_ms: u64 },
+    Killing { since_ms: u64 },
+    Over,
+}
+
+#[derive(Debug, Clone)]
+pub struct Follow {
+    members: BTreeMap<Rank, Member>,
+    grace_ms: u64,
+    phase: Phase,
+    interrupts: u32,
+}
+
+impl Follow {
+    pub fn new(ranks: impl IntoIterator<Item = (Rank, String)>, grace_ms: u64) -> Follow {
+        let member = |(rank, host)| (rank, Member { rank, host, started_ms: None, ended: None });
+        Follow { members: ranks.into_iter().map(member).collect(), grace_ms, phase: Phase::Running, interrupts: 0 }
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupts > 0
+    }
+
+    /// Takes in what happened and says what to do about it.
+    pub fn see(&mut self, seen: Seen, now_ms: u64) -> Vec<Do> {
+        let mut failed = false;
+        match seen {
+            Seen::Started { rank } => {
+                if let Some(member) = self.members.get_mut(&rank) {
+                    member.started_ms.get_or_insert(now_ms);
+                }
+            }
+            Seen::Ended { rank, ending, ran_ms } => {
+                if let Some(member) = self.members.get_mut(&rank).filter(|m| m.ended.is_none()) {
+                    failed = ending.is_failure();
+                    member.ended = Some((ending, now_ms, ran_ms));
+                }
+            }
+            Seen::HostLost { host, why } => {
+                for member in self.members.values_mut().filter(|m| m.host == host && m.ended.is_none()) {
+                    failed = true;
+                    let ran_ms = member.started_ms.map_or(0, |at| now_ms.saturating_sub(at));
+                    let ending = match member.started_ms {
+                        Some(_) => Ending::Lost { why: why.clone() },
+                        None => Ending::NotStarted { why: why.clone() },
+                    };
+                    member.ended = Some((ending, now_ms, ran_ms));
+                }
+            }
+            Seen::Interrupted => self.interrupts += 1,
+            Seen::Tick => {}
+        }
+        self.decide(failed, now_ms)
+    }
+
+    fn decide(&mut self, failed: bool, now_ms: u64) -> Vec<Do> {
+        if self.members.values().all(|m| m.ended.is_some()) {
+            self.phase = Phase::Over;
+            return Vec::new();
+        }
+        let is_worker = |m: &&Member| matches!(m.rank, Rank::Worker(_));
+        let done = self.members.values().filter(is_worker).all(|m| m.ended.is_some());
+        match self.phase {
+            Phase::Running if failed || done || self.interrupts > 0 => {
+                self.phase = Phase::Stopping { since_ms: now_ms };
+                vec![Do::Stop { grace_ms: self.grace_ms }]
+            }
+            Phase::Stopping { since_ms } => {
+                let late = now_ms.saturating_sub(since_ms) > self.grace_ms + SLACK_MS;
+                if !late && self.interrupts < 2 {
+                    return Vec::new();
+                }
+                self.phase = Phase::Killing { since_ms: now_ms };
+                vec![Do::Kill]
+            }
+            Phase::Killing { since_ms } => {
+                if now_ms.saturating_sub(since_ms) > KILL_MS || self.interrupts > 2 {
+                    self.give_up(now_ms);
+                }
+                Vec::new()
+            }
+            Phase::Running | Phase::Over => Vec::new(),
+        }
+    }
+
+    /// Nothing more can be done from here.
+    fn give_up(&mut self, now_ms: u64) {
+        for member in self.members.values_mut().filter(|m| m.ended.is_none()) {
+            let why = "it was told to end and its host did not say that it has; look there".to_string();
+            let ran_ms = member.started_ms.map_or(0, |at| now_ms.saturating_sub(at));
+            member.ended = Some((Ending::Lost { why }, now_ms, ran_ms));
+        }
+        self.phase = Phase::Over;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gang() -> Follow {
+        let ranks = [(Rank::Master, "a"), (Rank::Worker(0), "a"), (Rank::Worker(1), "b")];
+        Follow::new(ranks.map(|(rank, host)| (rank, host.to_string())), 5_000)
+    }
+
+    fn ended(rank: Rank, ending: Ending) -> Seen {
+        Seen::Ended { rank, ending, ran_ms: 1 }
+    }
+
+    const STOP: Do = Do::Stop { grace_ms: 5_000 };
+
+    #[test]
+    fn the_gang_is_over_when_its_workers_are() {
+        let mut gang = gang();
+        assert_eq!(gang.see(ended(Rank::Worker(0), Ending::Exited(0)), 10), []);
+        assert_eq!(gang.see(ended(Rank::Worker(1), Ending::Exited(0)), 20), [STOP]);
+        assert_eq!(gang.see(ended(Rank::Master, Ending::Stopped), 30), []);
+        assert_eq!(gang.phase(), Phase::Over);
+    }
+
+    #[test]
+    fn the_first_failure_stops_everyone_once() {
+        let mut gang = gang();
+        assert_eq!(gang.see(ended(Rank::Worker(1), Ending::Exited(3)), 10), [STOP]);
+        assert_eq!(gang.see(ended(Rank::Worker(0), Ending::Exited(1)), 11), []);
+        assert_eq!(gang.see(Seen::Tick, 7_000), []);
+        assert_eq!(gang.see(Seen::Tick, 8_100), [Do::Kill]);
+        assert_eq!(gang.see(Seen::Tick, 12_200), []);
+        assert_eq!(gang.phase(), Phase::Over);
+        let lost = gang.members().find(|m| m.rank == Rank::Master).and_then(|m| m.ended.clone());
+        assert!(matches!(lost, Some((Ending::Lost { .. }, 12_200, _))), "{lost:?}");
+    }
+
+    #[test]
+    fn a_lost_host_takes_its_ranks_with_it() {
+        let mut gang = gang();
+        gang.see(Seen::Started { rank: Rank::Worker(1) }, 5);
+        let lost = |host: &str| Seen::HostLost { host: host.into(), why: "silent".into() };
+        assert_eq!(gang.see(lost("b"), 100), [STOP]);
+        let ending = gang.members().find(|m| m.host == "b").and_then(|m| m.ended.clone());
+        assert_eq!(ending, Some((Ending::Lost { why: "silent".into() }, 100, 95)));
+        assert_eq!(gang.see(lost("a"), 200), []);
+        assert_eq!(gang.phase(), Phase::Over);
+        let master = gang.members().next().and_then(|m| m.ended.clone());
+        assert!(matches!(master, Some((Ending::NotStarted { .. }, ..))));
+    }
+
+    #[test]
+    fn asked_once_it_is_polite_twice_it_is_not() {
+        let mut gang = gang();
+        assert_eq!(gang.see(Seen::Interrupted, 10), [STOP]);
+        assert_eq!(gang.see(Seen::Interrupted, 20), [Do::Kill]);
+        assert_eq!(gang.see(Seen::Interrupted, 30), []);
+        assert_eq!(gang.phase(), Phase::Over);
+    }
+}

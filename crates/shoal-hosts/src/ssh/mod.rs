@@ -1,0 +1,16 @@
+//! Other machines, over the system's own ssh: `~/.ssh/config`, agents, jump hosts and hardware keys work as people know them.
+//!
+//! | file | question |
+//! |---|---|
+//! | `options` | which arguments does ssh get for a host (pure) |
+//! | `explain` | what does ssh's complaint mean, and what can be done about it (pure) |
+//! | `connection` | how is the one connection of a host opened, shared and used |
+//! | `deliver` | how does our program get to a host |
+
+pub mod connection;
+pub mod deliver;
+pub mod explain;
+pub mod options;
+
+pub use connection::{Connection, Settings};
+pub use explain::{Failure, Trouble};

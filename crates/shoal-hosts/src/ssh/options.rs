@@ -1,0 +1,96 @@
+//! Which arguments ssh gets for a host (pure). What the fleet does not say is left to `~/.ssh/config`.
+
+use shoal_core::fleet::{Fleet, Host, Reach};
+use shoal_core::quote::quote;
+use std::path::Path;
+
+/// Never asks anything; new hosts are accepted, changed keys are not; a connection that says nothing for six seconds is dead.
+const ALWAYS: [&str; 6] = [
+    "BatchMode=yes",
+    "StrictHostKeyChecking=accept-new",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=2",
+    "ServerAliveCountMax=3",
+    "ClearAllForwardings=yes",
+];
+
+/// Options common to a host and to the host it is reached through.
+fn reach(host: &Host, config: Option<&Path>) -> Vec<String> {
+    let mut args: Vec<String> = Vec::new();
+    if let Some(config) = config {
+        args.extend(["-F".into(), config.display().to_string()]);
+    }
+    args.extend(ALWAYS.iter().flat_map(|option| ["-o".to_string(), (*option).to_string()]));
+    if let Reach::Ssh { user, port, key, .. } = &host.reach {
+        if let Some(user) = user {
+            args.extend(["-l".into(), user.clone()]);
+        }
+        if let Some(port) = port {
+            args.extend(["-p".into(), port.to_string()]);
+        }
+        if let Some(key) = key {
+            // Only this key: an agent full of others would use up the attempts that the host allows.
+            args.extend(["-i".into(), key.clone(), "-o".into(), "IdentitiesOnly=yes".into()]);
+        }
+    }
+    args
+}
+
+/// Arguments that open the shared connection of a host and leave it in the background.
+pub fn master(fleet: &Fleet, host: &Host, config: Option<&Path>, control: &Path, persist_s: u32) -> Vec<String> {
+    let mut args = reach(host, config);
+    let control = control.display();
+    args.extend(["-M".into(), "-S".into(), control.to_string(), "-f".into(), "-N".into(), "-T".into()]);
+    args.extend(["-E".into(), format!("{control}.log"), "-o".into(), format!("ControlPersist={persist_s}")]);
+    if let Reach::Ssh { jump: Some(jump), .. } = &host.reach
+        && let Some(jump) = fleet.host(jump)
+    {
+        // Not -J: its hosts take their options from the configuration file alone.
+        let mut through = vec!["ssh".to_string()];
+        through.extend(reach(jump, config));
+        through.extend(["-W".into(), "[%h]:%p".into(), "--".into(), jump.address.clone()]);
+        let words: Vec<String> = through.iter().map(|word| quote(word).to_string()).collect();
+        args.extend(["-o".into(), format!("ProxyCommand={}", words.join(" "))]);
+    }
+    args.extend(["--".into(), host.address.clone()]);
+    args
+}
+
+/// What makes a connection the same one: everything that decides where it leads and as whom.
+pub fn identity(fleet: &Fleet, host: &Host, config: Option<&Path>) -> String {
+    master(fleet, host, config, Path::new("-"), 0).join("\0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_core::fleet::Slots;
+
+    fn host(name: &str, reach: Reach) -> Host {
+        Host { name: name.into(), address: format!("{name}.lab"), reach, groups: Vec::new(), slots: Slots::default() }
+    }
+
+    #[test]
+    fn a_host_gets_what_the_fleet_says_and_nothing_else() {
+        let plain = Reach::Ssh { user: None, port: None, key: None, jump: None };
+        let mut fleet = Fleet::local();
+        fleet.hosts = vec![host("a", plain.clone())];
+        let args = master(&fleet, &fleet.hosts[0], None, Path::new("/c"), 60).join(" ");
+        assert!(args.ends_with("-M -S /c -f -N -T -E /c.log -o ControlPersist=60 -- a.lab"), "{args}");
+        assert!(!args.contains("-l ") && !args.contains("-p ") && !args.contains("Proxy"), "{args}");
+        let other = Reach::Ssh { user: Some("u".into()), port: None, key: None, jump: None };
+        assert_ne!(identity(&fleet, &host("a", plain), None), identity(&fleet, &host("a", other), None));
+    }
+
+    #[test]
+    fn the_way_through_another_host_keeps_that_hosts_options() {
+        let gate = Reach::Ssh { user: Some("me".into()), port: Some(2222), key: Some("/k y".into()), jump: None };
+        let inner = Reach::Ssh { user: None, port: None, key: None, jump: Some("gate".into()) };
+        let mut fleet = Fleet::local();
+        fleet.hosts = vec![host("gate", gate), host("in", inner)];
+        let args = master(&fleet, &fleet.hosts[1], None, Path::new("/c"), 60);
+        let proxy = args.iter().find(|a| a.starts_with("ProxyCommand=")).expect("a proxy");
+        assert!(proxy.contains("-l me -p 2222 -i '/k y'"), "{proxy}");
+        assert!(proxy.ends_with("-- gate.lab"), "{proxy}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What `shoal` does on a host on behalf of a launcher elsewhere.
+
+use clap::{Args as ClapArgs, Subcommand};
+
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    pub part: Part,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Part {
+    /// Keeps this host's ranks of one run; speaks frames over stdin and stdout.
+    Warden {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Owns one rank.
+    Keeper {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Prints the name of this program's content.
+    Digest,
+}

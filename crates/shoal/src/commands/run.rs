@@ -1,0 +1,177 @@
+//! Runs a gang: from a command line to a plan, from the plan to its end.
+
+use super::fleet_file;
+use crate::args::run::Args;
+use crate::exit::Exit;
+use crate::launch::record::Record;
+use crate::launch::screen::Style;
+use crate::launch::{Launch, Report, launch};
+use crate::signals;
+use shoal_core::fleet::{Fleet, Reach};
+use shoal_core::job::Program;
+use shoal_core::outcome::{self, Ending};
+use shoal_core::plan::{self, GangPlan, Logs, RunSpec, Secret};
+use shoal_hosts::ssh::Settings;
+use shoal_hosts::ssh::deliver::Parcel;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Why a run did not begin; said on stderr, with exit code 2 unless it is about this machine.
+pub enum NotBegun {
+    Wrong(String),
+    Here(String),
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    let mut fleet = match &args.fleet {
+        Some(file) => fleet_file::read(file).map_err(NotBegun::Wrong)?,
+        None => Fleet::local(),
+    };
+    if args.fleet.is_none() {
+        // This machine takes as many as are asked for; it is the user's own.
+        fleet.hosts[0].slots.ranks = args.workers.unwrap_or(1);
+    }
+    let logs = Logs { root: absolute(&args.out)?, folder: format!("run_{}", timestamp()) };
+    let mut spec = RunSpec::new(new_run_id(), vec![Program::Argv(args.command.clone())], logs, new_token()?);
+    spec.workers = args.workers;
+    spec.servers = args.servers;
+    spec.master = !args.no_master;
+    spec.on.clone_from(&args.on);
+    spec.oversubscribe = args.oversubscribe;
+    spec.flags = args.flags;
+    spec.env = args.env.iter().cloned().collect();
+    spec.cwd = match &args.cwd {
+        Some(cwd) => Some(cwd.clone()),
+        None if fleet.shared.is_some() => None,
+        None => Some(this_folder(&fleet)?),
+    };
+    spec.detached = args.detach;
+    spec.grace_ms = args.grace * 1000;
+    let style = style(args.json, args.verbose);
+    begin(fleet, &spec, args.dry_run, style, Record::none(), "shoal run")
+}
+
+pub fn style(json: bool, verbose: bool) -> Style {
+    match (json, verbose) {
+        (true, _) => Style::Json,
+        (false, true) => Style::Stream,
+        (false, false) => Style::Table,
+    }
+}
+
+/// Plans, and runs the plan or prints it.
+pub fn begin(
+    fleet: Fleet,
+    spec: &RunSpec,
+    dry_run: bool,
+    style: Style,
+    mut record: Record,
+    program: &str,
+) -> Result<ExitCode, NotBegun> {
+    let plan = plan::gang(&fleet, spec).map_err(|e| NotBegun::Wrong(e.to_string()))?;
+    if dry_run {
+        print!("{}", plan::render::render(&plan));
+        return Ok(Exit::Success.into());
+    }
+    let me = std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
+    let parcel = parcel(&fleet, &plan, &me)?;
+    let stop = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
+    record.note(&format!("run {} of {} ranks on {} hosts", plan.run, plan.ranks.len(), plan.hosts.len()));
+    let run = plan.run.clone();
+    let logs = plan.ranks.first().and_then(|r| Path::new(&r.log).parent().map(Path::to_path_buf));
+    let detach = spec.detached;
+    let report = launch(Launch { fleet, plan, ssh: Settings::from_env(), parcel, style, detach }, record, &stop);
+    Ok(conclude(&report, style, &run, logs, program))
+}
+
+/// Our own file, and the name of its content where it may have to be sent.
+fn parcel(fleet: &Fleet, plan: &GangPlan, me: &Path) -> Result<Parcel, NotBegun> {
+    // psd_run and the others are one file under several names, beside each other.
+    let path = me.with_file_name("shoal");
+    let path = if path.exists() { path } else { me.to_path_buf() };
+    let remote = plan.hosts.iter().any(|h| fleet.host(h).is_some_and(|h| h.reach != Reach::Local));
+    if !remote {
+        return Ok(Parcel { path, digest: String::new() });
+    }
+    Parcel::of(&path).map_err(|e| NotBegun::Here(format!("cannot read {}: {e}", path.display())))
+}
+
+/// Says how it went.
+fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, program: &str) -> ExitCode {
+    if report.detached {
+        println!("{run}");
+        eprintln!("{program}: all ranks have started; `shoal ps`, `shoal logs {run}`, `shoal stop {run}`");
+        return Exit::Success.into();
+    }
+    let code = if report.interrupted && outcome::first_failure(&report.ends).is_none_or(|e| matches!(e.ending, Ending::Signaled(_))) {
+        outcome::STOPPED
+    } else {
+        outcome::exit_code(&report.ends)
+    };
+    if style == Style::Json {
+        let ends = serde_json::to_value(&report.ends).unwrap_or_default();
+        println!("{}", serde_json::json!({ "event": "over", "run": run, "exit_code": code, "ranks": ends }));
+        return ExitCode::from(code);
+    }
+    let mut text = outcome::summary(&report.ends);
+    if let Some(first) = outcome::first_failure(&report.ends) {
+        let tail = report.tails.get(&first.rank).map(String::as_str).unwrap_or_default();
+        if !tail.trim().is_empty() {
+            text.push_str("\n  its last lines:");
+            tail.lines().for_each(|line| text.push_str(&format!("\n    {line}")));
+        }
+        if let Some(hint) = report.hints.get(&first.host).filter(|h| !h.is_empty()) {
+            text.push_str(&format!("\n  hint: {hint}"));
+        }
+    }
+    if let Some(logs) = logs {
+        text.push_str(&format!("\nlogs: {}", logs.display()));
+    }
+    eprintln!("{program}: {text}");
+    ExitCode::from(code)
+}
+
+/// Unique enough for one lab, and sorted by time.
+pub fn new_run_id() -> String {
+    let mut bytes = [0u8; 3];
+    // Without randomness two runs of the same second would clash; the process id then sets them apart.
+    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
+        bytes.copy_from_slice(&std::process::id().to_le_bytes()[..3]);
+    }
+    format!("{}-{:02x}{:02x}{:02x}", jiff::Zoned::now().strftime("%y%m%d-%H%M%S"), bytes[0], bytes[1], bytes[2])
+}
+
+pub fn timestamp() -> String {
+    jiff::Zoned::now().strftime("%Y%m%d_%H%M%S").to_string()
+}
+
+/// A secret for one run.
+pub fn new_token() -> Result<Secret, NotBegun> {
+    let mut bytes = [0u8; 24];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| NotBegun::Here(format!("no randomness for the run's token: {e}")))?;
+    Ok(Secret::new(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()))
+}
+
+pub fn absolute(path: &Path) -> Result<String, NotBegun> {
+    let path = std::path::absolute(path).map_err(|e| NotBegun::Here(format!("{}: {e}", path.display())))?;
+    let text = path.into_os_string().into_string();
+    text.map_err(|path| NotBegun::Wrong(format!("{}: names that are not UTF-8 cannot be sent to other hosts", path.display())))
+}
+
+/// This folder, as other hosts may know it: below the home folder by its place there.
+pub fn this_folder(fleet: &Fleet) -> Result<String, NotBegun> {
+    let here = std::env::current_dir().map_err(|e| NotBegun::Here(format!("this folder cannot be named: {e}")))?;
+    let remote = fleet.hosts.iter().any(|h| h.reach != Reach::Local);
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| remote && home.parent().is_some());
+    match home.and_then(|home| here.strip_prefix(home).map(Path::to_path_buf).ok()) {
+        Some(rest) if rest.as_os_str().is_empty() => Ok("~".into()),
+        Some(rest) => absolute_or(&rest, "~/"),
+        None => absolute(&here),
+    }
+}
+
+fn absolute_or(rest: &Path, prefix: &str) -> Result<String, NotBegun> {
+    let text = rest.to_str().ok_or_else(|| NotBegun::Wrong(format!("{}: not UTF-8", rest.display())))?;
+    Ok(format!("{prefix}{text}"))
+}

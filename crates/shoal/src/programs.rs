@@ -1,0 +1,42 @@
+//! One file, several programs: which one it is depends on the name it is called by, so that one file is all a host needs.
+
+use crate::args;
+use crate::commands::{self, run::NotBegun};
+use crate::exit::{self, Exit};
+use clap::Parser;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub fn main() -> ExitCode {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&called).file_name().and_then(|n| n.to_str()).unwrap_or("shoal");
+    match name {
+        "ps_master" => exit::report(name, commands::ps_master::run(&args::ps_master::Args::parse())),
+        "ps_server" => exit::report(name, commands::ps_server::run(&args::ps_server::Args::parse())),
+        "psd_run" => conclude(name, commands::psd_run::run(&args::psd_run::Args::parse())),
+        _ => shoal(),
+    }
+}
+
+fn shoal() -> ExitCode {
+    match args::shoal::Args::parse().verb {
+        args::shoal::Verb::Run(args) => conclude("shoal run", commands::run::run(&args)),
+        args::shoal::Verb::Fleet(args) => conclude("shoal fleet", commands::fleet::run(&args)),
+        args::shoal::Verb::Host(args) => commands::host::run(args),
+    }
+}
+
+/// The one place that says why something did not begin.
+fn conclude(program: &str, outcome: Result<ExitCode, NotBegun>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        Err(NotBegun::Wrong(why)) => {
+            eprintln!("{program}: {why}");
+            Exit::Usage.into()
+        }
+        Err(NotBegun::Here(why)) => {
+            eprintln!("{program}: {why}");
+            Exit::RunFailed.into()
+        }
+    }
+}
