@@ -15,10 +15,19 @@ const KILL_MS: u64 = 4_000;
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
-    Started { rank: Rank },
-    Ended { rank: Rank, ending: Ending, ran_ms: u64 },
+    Started {
+        rank: Rank,
+    },
+    Ended {
+        rank: Rank,
+        ending: Ending,
+        ran_ms: u64,
+    },
     /// A host cannot be reached any more, or never could.
-    HostLost { host: String, why: String },
+    HostLost {
+        host: String,
+        why: String,
+    },
     /// Somebody wants it to end: politely at first.
     Interrupted,
     /// Nothing; time passes.

@@ -49,6 +49,9 @@ pub struct Hello {
     /// Where the connection comes from, as this host sees it.
     #[serde(default)]
     pub client: Option<String>,
+    /// Where it arrives: an address by which this host is known to others.
+    #[serde(default)]
+    pub server: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ fn kept_samples_from_warden() {
         user: "ann".into(),
         ports: vec![40001],
         client: Some("10.0.0.1".into()),
+        server: Some("10.0.0.2".into()),
     };
     sample(
         FromWarden::Hello(hello),

@@ -1,7 +1,7 @@
 //! What is each host told, now that ports are reserved and addresses known?
 
 use super::gang::{GangPlan, RankPlan};
-use super::template::{Port, Template};
+use super::template::{Address, Port, Template};
 use crate::job::{HostJob, JOB_VERSION, Program, RankJob};
 use crate::rank::Rank;
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ pub struct Reserved {
     pub ports: BTreeMap<Port, u16>,
     /// This machine's address, as the other hosts see it; needed if `GangPlan::needs_this_machine`.
     pub this_machine: Option<String>,
+    /// Addresses of the file that other hosts may not know (names for ssh), and what those hosts are really called.
+    pub addresses: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -52,7 +54,8 @@ impl GangPlan {
 
     /// Whether any rank has to know an address of this machine.
     pub fn needs_this_machine(&self) -> bool {
-        let without = Reserved { ports: self.ports.iter().map(|port| (port.clone(), 1)).collect(), this_machine: None };
+        let ports = self.ports.iter().map(|port| (port.clone(), 1)).collect();
+        let without = Reserved { ports, ..Reserved::default() };
         matches!(self.bind(&without), Err(BindError::NoAddress { .. }))
     }
 }
@@ -63,8 +66,11 @@ impl RankPlan {
             let missing = || BindError::NoPort { rank: self.rank, host: port.host.clone() };
             reserved.ports.get(port).copied().ok_or_else(missing)
         };
-        let this_machine = || reserved.this_machine.clone().ok_or(BindError::NoAddress { rank: self.rank });
-        let fill = |template: &Template| template.fill(port, this_machine);
+        let known = |address: &Address| match address {
+            Address::Known(text) => Ok(reserved.addresses.get(text).unwrap_or(text).clone()),
+            Address::OfThisMachine => reserved.this_machine.clone().ok_or(BindError::NoAddress { rank: self.rank }),
+        };
+        let fill = |template: &Template| template.fill(port, known);
         let arguments = self.arguments.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
         let env = self.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
         Ok(RankJob {

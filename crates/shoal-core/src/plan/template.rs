@@ -47,12 +47,8 @@ impl Template {
     pub fn fill<E>(
         &self,
         port: impl Fn(&Port) -> Result<u16, E>,
-        this_machine: impl Fn() -> Result<String, E>,
+        known: impl Fn(&Address) -> Result<String, E>,
     ) -> Result<String, E> {
-        let known = |address: &Address| match address {
-            Address::Known(text) => Ok(text.clone()),
-            Address::OfThisMachine => this_machine(),
-        };
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => Ok(text.clone()),
             Piece::Address(address) => known(address),
@@ -98,8 +94,12 @@ mod tests {
         ] {
             let template = Template::url("--a=", &address, &port);
             assert_eq!(template.to_string(), shown);
-            assert_eq!(template.fill::<()>(|_| Ok(5555), || Ok("192.168.0.7".into())), Ok(filled.into()));
-            assert_eq!(template.fill(|_| Err("none"), || Ok("x".into())), Err("none"));
+            let known = |address: &Address| match address {
+                Address::Known(text) => Ok(text.clone()),
+                Address::OfThisMachine => Ok("192.168.0.7".into()),
+            };
+            assert_eq!(template.fill::<()>(|_| Ok(5555), known), Ok(filled.into()));
+            assert_eq!(template.fill(|_| Err("none"), |_| Ok("x".into())), Err("none"));
         }
     }
 }

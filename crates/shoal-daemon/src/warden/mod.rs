@@ -129,6 +129,11 @@ fn serve(settings: Settings) -> std::io::Result<ExitCode> {
     Ok(run::Warden::new(settings, outbox, events, inbox, front).run())
 }
 
+/// A word of what sshd says about the connection: its client and port, its server and port.
+fn connection(word: usize) -> Option<String> {
+    std::env::var("SSH_CONNECTION").ok()?.split(' ').nth(word).map(str::to_string)
+}
+
 fn hello(ports: &ports::Ports) -> Hello {
     // ssh sets both; without them the number must do.
     let user = ["USER", "LOGNAME"].iter().find_map(|v| std::env::var(v).ok());
@@ -139,7 +144,8 @@ fn hello(ports: &ports::Ports) -> Hello {
         pid: std::process::id(),
         user: user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string()),
         ports: ports.numbers(),
-        client: std::env::var("SSH_CONNECTION").ok().and_then(|v| v.split(' ').next().map(str::to_string)),
+        client: connection(0),
+        server: connection(2),
     }
 }
 

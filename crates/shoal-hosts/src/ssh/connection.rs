@@ -70,7 +70,9 @@ impl Connection {
         };
         let system = |what: &str| {
             let what = what.to_string();
-            move |e: std::io::Error| fault(Trouble::Other, format!("{what}: {e}"), "is the disk full, or the folder not yours?")
+            move |e: std::io::Error| {
+                fault(Trouble::Other, format!("{what}: {e}"), "is the disk full, or the folder not yours?")
+            }
         };
         let private = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder);
         private.map_err(system("no folder for the connection's socket"))?;
@@ -94,7 +96,9 @@ impl Connection {
             attempt += 1;
             let Err(said) = start_master(&args, &control) else { break };
             let failure = match said {
-                Refused::NoSsh(why) => fault(Trouble::NoSsh, format!("ssh could not be run: {why}"), "install the OpenSSH client"),
+                Refused::NoSsh(why) => {
+                    fault(Trouble::NoSsh, format!("ssh could not be run: {why}"), "install the OpenSSH client")
+                }
                 Refused::Said(text) => explain(&host.name, &target, user.as_deref(), &text),
                 Refused::Silent => fault(
                     Trouble::Unreachable,
@@ -107,7 +111,8 @@ impl Connection {
             }
             std::thread::sleep(Duration::from_millis(150 << attempt));
         }
-        let lost = || fault(Trouble::Other, "the connection opened and closed at once".into(), "see the host's auth log");
+        let lost =
+            || fault(Trouble::Other, "the connection opened and closed at once".into(), "see the host's auth log");
         resume(&runtime, &control).map(connection).ok_or_else(lost)
     }
 

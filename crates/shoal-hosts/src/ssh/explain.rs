@@ -73,9 +73,10 @@ pub fn explain(host: &str, target: &str, user: Option<&str>, said: &str) -> Fail
 fn advice(trouble: Trouble, target: &str, user: Option<&str>, said: &str, words: &str) -> (String, String) {
     let try_it = |why: &str| format!("{why}; try `ssh {target} true`");
     match trouble {
-        Trouble::NoSuchName => {
-            ("its name is unknown".into(), try_it("check the address in the fleet file, or give it a Host entry in ~/.ssh/config"))
-        }
+        Trouble::NoSuchName => (
+            "its name is unknown".into(),
+            try_it("check the address in the fleet file, or give it a Host entry in ~/.ssh/config"),
+        ),
         Trouble::Unreachable => (
             format!("it does not answer: {words}"),
             "is it switched on, is its address right, does a firewall or a missing VPN stand between?".into(),
@@ -86,7 +87,9 @@ fn advice(trouble: Trouble, target: &str, user: Option<&str>, said: &str, words:
         ),
         Trouble::KeyRefused => (
             format!("it refused the key{}", user.map_or_else(String::new, |u| format!(" of user `{u}`"))),
-            format!("is the user right, and is your public key in its ~/.ssh/authorized_keys? `ssh-copy-id {target}` puts it there ({words})"),
+            format!(
+                "is the user right, and is your public key in its ~/.ssh/authorized_keys? `ssh-copy-id {target}` puts it there ({words})"
+            ),
         ),
         Trouble::KeyUnusable => (format!("the private key cannot be used: {words}"), {
             "the key file must exist and be readable by you alone: `chmod 600 KEY`".into()
@@ -131,10 +134,16 @@ mod tests {
             ("ssh: connect to host 10.0.0.1 port 22: Connection timed out", Trouble::Unreachable),
             ("ssh: Could not resolve hostname nodd: Name or service not known", Trouble::NoSuchName),
             ("root@10.0.0.1: Permission denied (publickey).", Trouble::KeyRefused),
-            ("Warning: Identity file /k not accessible: No such file or directory.\nx: Permission denied (publickey).", Trouble::KeyUnusable),
+            (
+                "Warning: Identity file /k not accessible: No such file or directory.\nx: Permission denied (publickey).",
+                Trouble::KeyUnusable,
+            ),
             ("@ WARNING: UNPROTECTED PRIVATE KEY FILE! @\nPermission denied (publickey)", Trouble::KeyUnusable),
             ("kex_exchange_identification: Connection closed by remote host", Trouble::TurnedAway),
-            ("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", Trouble::HostKeyChanged),
+            (
+                "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.",
+                Trouble::HostKeyChanged,
+            ),
             ("Host key verification failed.", Trouble::HostKeyUnknown),
             ("something new", Trouble::Other),
             ("", Trouble::Other),
@@ -149,6 +158,9 @@ mod tests {
     fn a_changed_key_says_where_the_old_one_is() {
         let said = "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nOffending ED25519 key in /root/.ssh/known_hosts:7\n";
         let failure = explain("n", "me@10.1.1.1", Some("me"), said);
-        assert!(failure.hint.contains("ssh-keygen -R 10.1.1.1") && failure.hint.contains("known_hosts:7"), "{failure:?}");
+        assert!(
+            failure.hint.contains("ssh-keygen -R 10.1.1.1") && failure.hint.contains("known_hosts:7"),
+            "{failure:?}"
+        );
     }
 }

@@ -21,9 +21,7 @@ pub enum Verb {
         json: bool,
     },
     /// Print a Poseidon or Ray file in the native form.
-    Convert {
-        file: PathBuf,
-    },
+    Convert { file: PathBuf },
     /// Print the JSON Schema of the native form, for editors.
     Schema,
 }

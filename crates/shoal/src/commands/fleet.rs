@@ -40,7 +40,9 @@ fn as_json(fleet: &Fleet) -> serde_json::Value {
 
 fn table(fleet: &Fleet) -> String {
     let mut out = format!("{}: {} hosts\n", fleet.name, fleet.hosts.len());
-    let width = |f: fn(&shoal_core::fleet::Host) -> usize, least: usize| fleet.hosts.iter().map(f).max().unwrap_or(0).max(least);
+    let width = |f: fn(&shoal_core::fleet::Host) -> usize, least: usize| {
+        fleet.hosts.iter().map(f).max().unwrap_or(0).max(least)
+    };
     let (names, addresses) = (width(|h| h.name.len(), 4), width(|h| h.address.len(), 7));
     out.push_str(&format!("{:<names$}  {:<addresses$}  {:<10} {:>5}  GROUPS\n", "HOST", "ADDRESS", "USER", "SLOTS"));
     for host in &fleet.hosts {
@@ -49,7 +51,10 @@ fn table(fleet: &Fleet) -> String {
             Reach::Ssh { user, .. } => user.as_deref().unwrap_or("-"),
         };
         let groups = host.groups.join(",");
-        let line = format!("{:<names$}  {:<addresses$}  {user:<10} {:>5}  {groups}", host.name, host.address, host.slots.ranks);
+        let line = format!(
+            "{:<names$}  {:<addresses$}  {user:<10} {:>5}  {groups}",
+            host.name, host.address, host.slots.ranks
+        );
         out.push_str(line.trim_end());
         out.push('\n');
     }

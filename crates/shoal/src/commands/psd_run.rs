@@ -13,7 +13,9 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let (config, command) = config_and_command(args)?;
     let fleet = fleet_file::read(&config).map_err(NotBegun::Wrong)?;
     let programs = command_list::programs(&command);
-    let logs = Logs::poseidon(absolute(&args.out)?, &timestamp());
+    let root = absolute(&args.out)?;
+    let time = timestamp(&root);
+    let logs = Logs::poseidon(root, &time);
     let mut spec = RunSpec::new(new_run_id(), programs, logs, new_token()?);
     spec.flags = !args.no_flags;
     spec.env = args.env.iter().cloned().collect();

@@ -31,8 +31,9 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         // This machine takes as many as are asked for; it is the user's own.
         fleet.hosts[0].slots.ranks = args.workers.unwrap_or(1);
     }
-    let logs = Logs { root: absolute(&args.out)?, folder: format!("run_{}", timestamp()) };
-    let mut spec = RunSpec::new(new_run_id(), vec![Program::Argv(args.command.clone())], logs, new_token()?);
+    let run = new_run_id();
+    let logs = Logs { root: absolute(&args.out)?, folder: format!("run_{run}") };
+    let mut spec = RunSpec::new(run, vec![Program::Argv(args.command.clone())], logs, new_token()?);
     spec.workers = args.workers;
     spec.servers = args.servers;
     spec.master = !args.no_master;
@@ -73,7 +74,8 @@ pub fn begin(
         print!("{}", plan::render::render(&plan));
         return Ok(Exit::Success.into());
     }
-    let me = std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
+    let me =
+        std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
     let parcel = parcel(&fleet, &plan, &me)?;
     let stop = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     record.note(&format!("run {} of {} ranks on {} hosts", plan.run, plan.ranks.len(), plan.hosts.len()));
@@ -103,7 +105,9 @@ fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, pro
         eprintln!("{program}: all ranks have started; `shoal ps`, `shoal logs {run}`, `shoal stop {run}`");
         return Exit::Success.into();
     }
-    let code = if report.interrupted && outcome::first_failure(&report.ends).is_none_or(|e| matches!(e.ending, Ending::Signaled(_))) {
+    let code = if report.interrupted
+        && outcome::first_failure(&report.ends).is_none_or(|e| matches!(e.ending, Ending::Signaled(_)))
+    {
         outcome::STOPPED
     } else {
         outcome::exit_code(&report.ends)
@@ -141,8 +145,12 @@ pub fn new_run_id() -> String {
     format!("{}-{:02x}{:02x}{:02x}", jiff::Zoned::now().strftime("%y%m%d-%H%M%S"), bytes[0], bytes[1], bytes[2])
 }
 
-pub fn timestamp() -> String {
-    jiff::Zoned::now().strftime("%Y%m%d_%H%M%S").to_string()
+/// A time for the name of a log folder in `root` that is not there yet.
+pub fn timestamp(root: &str) -> String {
+    let now = jiff::Zoned::now().strftime("%Y%m%d_%H%M%S").to_string();
+    let is_free = |name: &String| !Path::new(root).join(format!("poseidon_log_{name}")).exists();
+    let names = std::iter::once(now.clone()).chain((2..100).map(|k| format!("{now}_{k}")));
+    names.into_iter().find(is_free).unwrap_or(now)
 }
 
 /// A secret for one run.
@@ -156,7 +164,9 @@ pub fn new_token() -> Result<Secret, NotBegun> {
 pub fn absolute(path: &Path) -> Result<String, NotBegun> {
     let path = std::path::absolute(path).map_err(|e| NotBegun::Here(format!("{}: {e}", path.display())))?;
     let text = path.into_os_string().into_string();
-    text.map_err(|path| NotBegun::Wrong(format!("{}: names that are not UTF-8 cannot be sent to other hosts", path.display())))
+    text.map_err(|path| {
+        NotBegun::Wrong(format!("{}: names that are not UTF-8 cannot be sent to other hosts", path.display()))
+    })
 }
 
 /// This folder, as other hosts may know it: below the home folder by its place there.

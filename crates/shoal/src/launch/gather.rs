@@ -112,7 +112,8 @@ impl Output {
             && let Err(e) = file.write_all_at(bytes, offset)
         {
             let path = self.path.as_deref().map_or_else(String::new, |p| p.display().to_string());
-            self.problem.get_or_insert_with(|| format!("{path} is incomplete from byte {offset} on: {e}; the host has it all"));
+            self.problem
+                .get_or_insert_with(|| format!("{path} is incomplete from byte {offset} on: {e}; the host has it all"));
         }
     }
 

@@ -46,7 +46,9 @@ impl Run {
         self.record.note(&format!("{host}: {} as {}, warden {}", hello.host, hello.user, hello.pid));
         self.screen.event("connected", json!({ "host": host, "machine": hello.host, "user": hello.user }));
         if let Some(line) = noise.lines().next() {
-            self.screen.say(&format!("{host}: its shell prints text at login (\"{line}\"); keep ~/.bashrc quiet for programs"));
+            self.screen.say(&format!(
+                "{host}: its shell prints text at login (\"{line}\"); keep ~/.bashrc quiet for programs"
+            ));
         }
     }
 
@@ -56,7 +58,7 @@ impl Run {
             let wanted = self.plan.ports.iter().filter(|port| port.host == *host);
             ports.extend(wanted.cloned().zip(hello.ports.iter().copied()));
         }
-        let reserved = Reserved { ports, this_machine: self.this_machine(hellos) };
+        let reserved = Reserved { ports, this_machine: self.this_machine(hellos), addresses: self.addresses(hellos) };
         match self.plan.bind(&reserved) {
             Ok(jobs) => {
                 for job in jobs {
@@ -70,6 +72,12 @@ impl Run {
                 hosts.into_iter().for_each(|host| self.see(Seen::HostLost { host, why: error.to_string() }));
             }
         }
+    }
+
+    /// What hosts are called by others, where the file only has a name: it may mean something to our ssh alone.
+    fn addresses(&self, hellos: &BTreeMap<String, Hello>) -> BTreeMap<String, String> {
+        let named = self.common.fleet.hosts.iter().filter(|host| host.address.parse::<std::net::IpAddr>().is_err());
+        named.filter_map(|host| Some((host.address.clone(), hellos.get(&host.name)?.server.clone()?))).collect()
     }
 
     /// This machine's address as the other hosts see it: what they say the connection comes from, else what leads to them.

@@ -21,10 +21,16 @@ const OUTGOING: usize = 64;
 
 /// What a line tells the launcher.
 pub enum News {
-    Hello { hello: Hello, noise: String },
+    Hello {
+        hello: Hello,
+        noise: String,
+    },
     Said(FromWarden),
     /// The end of the line: why, and what could be done about it.
-    Closed { what: String, hint: String },
+    Closed {
+        what: String,
+        hint: String,
+    },
 }
 
 /// What all lines of a run share.
@@ -133,7 +139,11 @@ fn attend(
             FromWarden::Hello(hello) if !greeted => {
                 greeted = true;
                 if hello.version != protocol::PROTOCOL_VERSION {
-                    let what = format!("its warden speaks version {} of the protocol, not {}", hello.version, protocol::PROTOCOL_VERSION);
+                    let what = format!(
+                        "its warden speaks version {} of the protocol, not {}",
+                        hello.version,
+                        protocol::PROTOCOL_VERSION
+                    );
                     return Err(broken(what, "remove ~/.cache/shoal there; it will be delivered anew"));
                 }
                 tell(News::Hello { hello, noise: String::from_utf8_lossy(&noise).trim().to_string() });
@@ -198,9 +208,17 @@ fn start_warden(common: &Common, host: &Host, words: &str) -> Result<Process, Br
         Some(exit) => {
             let mut said = String::new();
             let _ = first.errors.by_ref().take(4096).read_to_string(&mut said);
-            return Err(broken(format!("its warden ended at once ({exit:?}){}", with(&said)), "try `shoal doctor` on this fleet"));
+            return Err(broken(
+                format!("its warden ended at once ({exit:?}){}", with(&said)),
+                "try `shoal doctor` on this fleet",
+            ));
         }
-        None => return Err(broken(format!("no word from its warden within {} s", FIRST_WORD.as_secs()), "is the host overloaded?")),
+        None => {
+            return Err(broken(
+                format!("no word from its warden within {} s", FIRST_WORD.as_secs()),
+                "is the host overloaded?",
+            ));
+        }
     }
     deliver::deliver(&connection, &host.name, &common.parcel)?;
     Ok(connection.start(&line)?)

@@ -230,7 +230,10 @@ impl Run {
             FromWarden::Usage { rank, rss_bytes, .. } => self.screen.remember_memory(rank, rss_bytes),
             FromWarden::Ended { rank, ending, after_ms, log_bytes, tail } => {
                 let ending = shoal_core::outcome::Ending::from(ending);
-                self.screen.event("ended", json!({ "rank": rank, "host": host, "ending": ending, "ran_ms": after_ms, "log_bytes": log_bytes }));
+                self.screen.event(
+                    "ended",
+                    json!({ "rank": rank, "host": host, "ending": ending, "ran_ms": after_ms, "log_bytes": log_bytes }),
+                );
                 self.lengths.insert(rank, log_bytes);
                 if ending.is_failure() {
                     self.tails.insert(rank, tail);
@@ -260,7 +263,9 @@ impl Run {
         for (rank, length) in &self.lengths {
             let taken = self.common.gather.taken(*rank);
             if taken < *length {
-                self.screen.say(&format!("{rank}: {taken} of {length} bytes of its output arrived; its host has the whole log"));
+                self.screen.say(&format!(
+                    "{rank}: {taken} of {length} bytes of its output arrived; its host has the whole log"
+                ));
             }
         }
         let detached = self.detach && self.plan.hosts.iter().all(|h| self.left_alone.contains(h));
@@ -278,7 +283,13 @@ impl Run {
                 ran_ms,
             })
         });
-        Report { ends: ends.collect(), tails: self.tails, hints: self.hints, interrupted: self.follow.was_interrupted(), detached }
+        Report {
+            ends: ends.collect(),
+            tails: self.tails,
+            hints: self.hints,
+            interrupted: self.follow.was_interrupted(),
+            detached,
+        }
     }
 }
 

@@ -37,9 +37,10 @@ impl Screen {
         let bars = live.then(|| {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
             let plain = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let bars = ranks.iter().take(MOST_LINES).map(|(rank, _)| {
-                (*rank, all.add(ProgressBar::no_length().with_style(plain.clone())))
-            });
+            let bars = ranks
+                .iter()
+                .take(MOST_LINES)
+                .map(|(rank, _)| (*rank, all.add(ProgressBar::no_length().with_style(plain.clone()))));
             let bars = bars.collect();
             (all, bars)
         });
@@ -63,7 +64,10 @@ impl Screen {
             let memory = self.memory.get(&member.rank).map_or_else(String::new, |b| size(*b));
             let last = gather.last_line(member.rank);
             let (names, hosts) = (self.names, self.hosts);
-            bar.set_message(format!("{:<names$}  {:<hosts$}  {state:<12} {memory:>8}  {last}", member.rank, member.host));
+            bar.set_message(format!(
+                "{:<names$}  {:<hosts$}  {state:<12} {memory:>8}  {last}",
+                member.rank, member.host
+            ));
         }
     }
 
