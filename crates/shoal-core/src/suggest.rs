@@ -9,6 +9,8 @@ pub fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     let limit = (word.chars().count().max(3) / 3).min(3);
     candidates
         .into_iter()
+        // Cheap, and enough for most: a wrong letter changes the length by at most four bytes.
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= limit * 4)
         .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(steps, candidate)| *steps <= limit && *candidate != word)
         .min_by_key(|(steps, _)| *steps)

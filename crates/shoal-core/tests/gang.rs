@@ -127,9 +127,9 @@ fn a_poseidon_run_is_told_what_poseidon_documents() {
             job.prepare.virtualenv.clone(),
         )
     };
-    let master = "ps_master --address tcp://0.0.0.0:7002 --workers 3 --servers 1";
+    let master = "ps_master --address=tcp://0.0.0.0:7002 --workers=3 --servers=1";
     assert_eq!(own(Rank::Master), (master.into(), Some("master.log".into()), None));
-    let server = "ps_server --master_address tcp://192.168.0.7:7002 --id 0";
+    let server = "ps_server --master_address=tcp://192.168.0.7:7002 --id=0";
     assert_eq!(own(Rank::Server(0)), (server.into(), Some("server0.log".into()), None));
 }
 
@@ -144,7 +144,7 @@ fn on_one_host_all_stay_on_loopback() {
     assert_eq!(env["MASTER_ADDR"], "127.0.0.1");
     assert_eq!(env["SHOAL_MASTER_ADDRESS"], "tcp://127.0.0.1:7001");
     let Program::Own { args, .. } = &jobs[0].ranks[0].program else { panic!("the master is first") };
-    assert_eq!(args[1], "tcp://127.0.0.1:7001", "nobody outside can connect");
+    assert_eq!(args[0], "--address=tcp://127.0.0.1:7001", "nobody outside can connect");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_native_master_sits_beside_worker_0_and_ipv6_gets_its_brackets() {
     assert_eq!((env["MASTER_ADDR"], env["MASTER_PORT"]), ("fd00::1", "7002"));
     assert_eq!(jobs[0].ranks[0].rank, Rank::Master);
     let Program::Own { args, .. } = &jobs[0].ranks[0].program else { panic!("the master is first") };
-    assert_eq!(args[1], "tcp://[::]:7001");
+    assert_eq!(args[0], "--address=tcp://[::]:7001");
     assert_eq!(jobs[1].ranks[0].cwd.as_deref(), Some("/nfs"));
 }
 
@@ -228,21 +228,23 @@ reserves 1 port on 10.0.0.1
 reserves 1 port on localhost
 
 master on localhost
-  run  ps_master --address tcp://0.0.0.0:<port-0@localhost> --workers 1 \
-           --servers 1
+  run  ps_master --address=tcp://0.0.0.0:<port-0@localhost> --workers=1 \
+           --servers=1
   log  logs/poseidon_log_20261116_010203/master.log
   env  SHOAL_RUN=r1
   env  SHOAL_TOKEN=***
 
 server0 on 10.0.0.1
-  run  ps_server --master_address tcp://<this-machine>:<port-0@localhost> --id 0
+  run  ps_server --master_address=tcp://<this-machine>:<port-0@localhost> \
+           --id=0
   log  logs/poseidon_log_20261116_010203/server0.log
   env  SHOAL_RUN=r1
   env  SHOAL_TOKEN=***
 
 worker0 on 10.0.0.1
   run  python train.py --distributed=True \
-           --master_address=tcp://<this-machine>:<port-0@localhost> --client_id=0
+           --master_address=tcp://<this-machine>:<port-0@localhost> \
+           --client_id=0
   log  logs/poseidon_log_20261116_010203/worker0.log
   pre  virtualenv '/opt/my venv'
   env  LOCAL_RANK=0

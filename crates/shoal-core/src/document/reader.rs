@@ -133,6 +133,9 @@ impl<'t> Reader<'t> {
     pub fn fields<'n>(&mut self, node: &'n Node, what: &str, known: &[&str]) -> Option<Fields<'n>> {
         let fields = self.map(node, what)?;
         for (key, _) in fields.entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+            if self.is_full() {
+                break;
+            }
             let diagnostic = self.at(key.at, format!("unknown field `{}` in {what}", short(&key.text)));
             let meant = closest(&key.text, known.iter().copied());
             let diagnostic = diagnostic.suggestion(meant);

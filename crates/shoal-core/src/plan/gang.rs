@@ -188,22 +188,16 @@ impl Builder<'_> {
             _ => "0.0.0.0",
         };
         let arguments = vec![
-            Template::text("--address"),
-            Template::url("", &Address::Known(everywhere.into()), &at.port),
-            Template::text("--workers"),
-            Template::text(self.placed.workers.len().to_string()),
-            Template::text("--servers"),
-            Template::text(self.placed.servers.len().to_string()),
+            Template::url("--address=", &Address::Known(everywhere.into()), &at.port),
+            Template::text(format!("--workers={}", self.placed.workers.len())),
+            Template::text(format!("--servers={}", self.placed.servers.len())),
         ];
         self.own(Rank::Master, host, "ps_master", arguments)
     }
 
     fn server(&self, host: &Host, k: u32) -> RankPlan {
-        let mut arguments = Vec::new();
-        if let Some(at) = &self.meeting.master {
-            arguments.extend([Template::text("--master_address"), Template::url("", &at.address, &at.port)]);
-        }
-        arguments.extend([Template::text("--id"), Template::text(k.to_string())]);
+        let address = self.meeting.master.iter().map(|at| Template::url("--master_address=", &at.address, &at.port));
+        let arguments = address.chain([Template::text(format!("--id={k}"))]).collect();
         self.own(Rank::Server(k), host, "ps_server", arguments)
     }
 
