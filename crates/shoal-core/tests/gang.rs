@@ -42,7 +42,7 @@ fn placed(plan: &GangPlan) -> String {
 
 fn reserved(plan: &GangPlan) -> Reserved {
     let ports = plan.ports.iter().cloned().zip(7001..).collect();
-    Reserved { ports, this_machine: Some("192.168.0.7".into()) }
+    Reserved { ports, this_machine: Some("192.168.0.7".into()), ..Reserved::default() }
 }
 
 fn jobs(plan: &GangPlan) -> Vec<HostJob> {
