@@ -194,6 +194,31 @@ def barrier():
     _current().barrier()
 
 
+def admit():
+    """A boundary between two steps: the ranks that have just joined in place of dead ones, usually none.
+
+    All workers call it at the same point, with nothing else under way, and all get the same list. Newcomers lack what the
+    others have: broadcast it from ``root()``, as at the start. Without ``on_death="continue"`` and servers nobody can
+    join, and it returns at once.
+    """
+    return _current().admit()
+
+
+def members():
+    """The ranks as of the last ``admit()``, newcomers included; the same list on every rank. All of them before the first."""
+    return _current().members()
+
+
+def root():
+    """The rank to broadcast from: the lowest that took part in the last ``admit()``; 0 before the first."""
+    return _current().root()
+
+
+def joined_late():
+    """Whether this worker came when the run was under way."""
+    return _current().joined_late
+
+
 def finish():
     """This worker is done; the others go on without it. ``shutdown`` must still follow."""
     _current().finish()

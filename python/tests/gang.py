@@ -23,17 +23,17 @@ def tell(**fields):
 """
 
 
-def ps_master():
-    """The built program: named by SHOAL_PS_MASTER, in SHOAL_BIN_DIR, or the newest in the target folders."""
-    if named := os.environ.get("SHOAL_PS_MASTER"):
+def program(name):
+    """A built program: named by SHOAL_PS_MASTER and the like, in SHOAL_BIN_DIR, or the newest in the target folders."""
+    if named := os.environ.get(f"SHOAL_{name.upper()}"):
         return named
     root = Path(__file__).resolve().parents[2]
     folders = [os.environ.get("SHOAL_BIN_DIR")]
     for target in (os.environ.get("CARGO_TARGET_DIR"), root / "target"):
         folders += [Path(target) / "debug", Path(target) / "release"] if target else []
-    found = [Path(f) / "ps_master" for f in folders if f and (Path(f) / "ps_master").is_file()]
+    found = [Path(f) / name for f in folders if f and (Path(f) / name).is_file()]
     if not found:
-        pytest.skip("ps_master has not been built; `cargo build --bins` builds it, or set SHOAL_PS_MASTER")
+        pytest.skip(f"{name} has not been built; `cargo build --bins` builds it, or set SHOAL_{name.upper()}")
     return str(max(found, key=lambda file: file.stat().st_mtime))
 
 
@@ -86,9 +86,10 @@ class Gang:
     def __init__(self, folder):
         self.folder, self.processes = folder, []
 
-    def start(self, scripts, **settings):
-        """Starts a master and a worker for each script, rank by rank; settings become SHOAL_* variables."""
-        argv = [ps_master(), "--address", "tcp://127.0.0.1:0", "--workers", str(len(scripts))]
+    def start(self, scripts, servers=0, **settings):
+        """Starts a master, servers, and a worker for each script, rank by rank; settings become SHOAL_* variables."""
+        argv = [program("ps_master"), "--address", "tcp://127.0.0.1:0", "--workers", str(len(scripts))]
+        argv += ["--servers", str(servers)]
         master = Process("master", self.folder, argv, {})
         self.processes.append(master)
         end = time.monotonic() + LONG
@@ -98,13 +99,20 @@ class Gang:
         self.address = "tcp://" + master.err.read_text().split("listening on tcp://")[1].split()[0]
         env = {"SHOAL_MASTER_ADDRESS": self.address, "SHOAL_CONNECT_TIMEOUT": str(LONG)}
         env.update({f"SHOAL_{name.upper()}": str(value) for name, value in settings.items()})
-        workers = []
-        for rank, script in enumerate(scripts):
-            code = PREAMBLE + textwrap.dedent(script)
-            argv = [sys.executable, "-u", "-c", code]
-            workers.append(Process(f"worker{rank}", self.folder, argv, {**env, "SHOAL_CLIENT_ID": str(rank)}))
-        self.processes += workers
-        return workers
+        self.env = env
+        for number in range(servers):
+            argv = [program("ps_server"), "--master_address", self.address, "--id", str(number)]
+            self.processes.append(Process(f"server{number}", self.folder, argv, {}))
+        return [self.add(f"worker{rank}", rank, script) for rank, script in enumerate(scripts)]
+
+    def add(self, name, rank, script, **settings):
+        """One more worker."""
+        code = PREAMBLE + textwrap.dedent(script)
+        env = {**self.env, **{f"SHOAL_{key.upper()}": str(value) for key, value in settings.items()}}
+        argv = [sys.executable, "-u", "-c", code]
+        worker = Process(name, self.folder, argv, {**env, "SHOAL_CLIENT_ID": str(rank)})
+        self.processes.append(worker)
+        return worker
 
     def run(self, workers, script, **settings):
         """The same script in all workers, to its good end; what each told, as one dict."""

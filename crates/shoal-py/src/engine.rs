@@ -132,6 +132,25 @@ impl Engine {
         handle::wait(py, &self.engine, pending)
     }
 
+    /// A step boundary: the ranks that have just joined.
+    fn admit(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let boundary = py.detach(|| self.engine.start_admit()).map_err(|e| exception(py, &e))?;
+        handle::wait_boundary(py, &self.engine, boundary)
+    }
+
+    #[getter]
+    fn joined_late(&self) -> bool {
+        self.engine.joined_late()
+    }
+
+    fn members(&self, py: Python<'_>) -> Vec<u32> {
+        py.detach(|| self.engine.members())
+    }
+
+    fn root(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.engine.root())
+    }
+
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.engine.finish()).map_err(|e| exception(py, &e))
     }

@@ -2,7 +2,7 @@
 
 use crate::errors::exception;
 use pyo3::prelude::*;
-use shoal_sync::{Engine, Pending};
+use shoal_sync::{Boundary, Engine, Pending};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -32,6 +32,21 @@ pub fn wait(py: Python<'_>, engine: &Engine, mut pending: Pending) -> PyResult<(
             None => {
                 if let Err(interrupt) = py.check_signals() {
                     py.detach(|| engine.abort(&format!("interrupted while it waited for `{}`", pending.name())));
+                    return Err(interrupt);
+                }
+            }
+        }
+    }
+}
+
+/// The same for a step boundary.
+pub fn wait_boundary(py: Python<'_>, engine: &Engine, mut boundary: Boundary) -> PyResult<Vec<u32>> {
+    loop {
+        match py.detach(|| boundary.wait_timeout(LOOK_UP)) {
+            Some(outcome) => return outcome.map_err(|error| exception(py, &error)),
+            None => {
+                if let Err(interrupt) = py.check_signals() {
+                    py.detach(|| engine.abort("interrupted while it waited for the others in admit()"));
                     return Err(interrupt);
                 }
             }

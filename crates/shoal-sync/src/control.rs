@@ -1,6 +1,7 @@
 //! What nodes and the master tell each other: few, small messages, each a length and JSON.
 
 use crate::error::{Role, SyncError, Who};
+use crate::node::admit::Newcomer;
 use crate::settings::OnDeath;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{ErrorKind, Read, Write};
@@ -71,6 +72,18 @@ pub struct Roster {
     pub common: Common,
     pub workers: Vec<NodeRow>,
     pub servers: Vec<NodeRow>,
+    /// Set for a worker that comes when the run is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<Late>,
+}
+
+/// What a newcomer is told beyond the roster, in which its own row stands in place of the dead one's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// Tells it from all who have held its number before.
+    pub incarnation: u32,
+    /// Workers that are dead already.
+    pub dead: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +103,13 @@ pub enum ToMaster {
     },
     /// I move again.
     Moving,
+    /// A newcomer: every server knows me; tell the workers that I wait to be let in.
+    AtTheDoor,
+    /// A newcomer has been let in (said by those who let it in, and by itself).
+    Admitted {
+        node: u32,
+        incarnation: u32,
+    },
     /// Tell me the state of the run (for people and tools; the connection ends after it).
     Status,
 }
@@ -113,7 +133,12 @@ pub enum FromMaster {
     Dead {
         node: u32,
         how: String,
+        /// Which holder of the number: 0 is who was there from the start.
+        #[serde(default)]
+        incarnation: u32,
     },
+    /// A newcomer waits to be let in at a step boundary.
+    Joining(Newcomer),
     /// The run is over.
     Abort {
         error: SyncError,
@@ -182,5 +207,27 @@ mod tests {
         let text = r#"{"say":"register","role":"worker","id":1,"host":"h","pid":7,"address":null,"port":9,"memory_domain":"d","meeting":null,"num_workers":2,"common":{"block_size":4194304,"deterministic":false,"on_death":"fail"},"version":"0.1.0"}"#;
         let read: ToMaster = serde_json::from_str(text).expect("an old message is read");
         assert_eq!(serde_json::to_string(&read).expect("written"), text);
+    }
+
+    /// WIRE-1: kept samples of what is said about newcomers.
+    #[test]
+    fn kept_samples_of_a_late_arrival() {
+        let who = r#"{"role":"worker","id":2,"host":"h","pid":7}"#;
+        for text in [r#"{"say":"at_the_door"}"#, r#"{"say":"admitted","node":2,"incarnation":1}"#] {
+            let read: ToMaster = serde_json::from_str(text).expect("an old message is read");
+            assert_eq!(serde_json::to_string(&read).expect("written"), text);
+        }
+        let roster = r#""run":1,"generation":1,"master":{"role":"master","id":0,"host":"m","pid":1},"common":{"block_size":4096,"deterministic":false,"on_death":"continue"},"workers":[],"servers":[]"#;
+        for text in [
+            format!(r#"{{"say":"joining","node":2,"incarnation":1,"who":{who}}}"#),
+            r#"{"say":"dead","node":2,"how":"gone","incarnation":1}"#.to_string(),
+            format!(r#"{{"say":"complete",{roster},"late":{{"incarnation":1,"dead":[2]}}}}"#),
+            format!(r#"{{"say":"complete",{roster}}}"#),
+        ] {
+            let read: FromMaster = serde_json::from_str(&text).expect("an old message is read");
+            assert_eq!(serde_json::to_string(&read).expect("written"), text);
+        }
+        let before: FromMaster = serde_json::from_str(r#"{"say":"dead","node":2,"how":"gone"}"#).expect("version 1");
+        assert!(matches!(before, FromMaster::Dead { incarnation: 0, .. }));
     }
 }

@@ -21,6 +21,6 @@ pub mod settings;
 pub mod wire;
 
 pub use dtype::DType;
-pub use engine::{Engine, Key, Op, Pending, TensorSpec};
+pub use engine::{Boundary, Engine, Key, Op, Pending, TensorSpec};
 pub use error::SyncError;
 pub use settings::{OnDeath, Settings};

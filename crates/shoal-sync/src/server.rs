@@ -4,7 +4,8 @@ use crate::control::{Register, ToMaster};
 use crate::error::{Role, SyncError};
 use crate::net::join::{self, Joined};
 use crate::net::master_line::Master;
-use crate::net::reactor::{Event, Reactor, Traffic};
+use crate::net::reactor::{Reactor, Traffic};
+use crate::net::welcome::Door;
 use crate::node::{Config, Node};
 use crate::settings::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,11 +52,10 @@ pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc
             version: env!("CARGO_PKG_VERSION").into(),
         },
     );
-    let Joined { me, roster, world, master, links, dead, listener } = match joined {
+    let Joined { me, roster, world, master, links, news, listener } = match joined {
         Err(SyncError::ShutDown) => return Ok(()),
         other => other?,
     };
-    drop(listener);
     let who = world.name(me);
     tracing::info!(workers = world.workers, servers = world.servers, "{who}: the run is complete");
     let common = roster.common;
@@ -66,10 +66,14 @@ pub fn serve(settings: &Settings, id: Option<u32>, stop: &AtomicBool, view: &Arc
         common.deterministic,
         common.on_death,
     );
+    let run = roster.run;
     let (mut reactor, inbox) = Reactor::new(Node::new(world, me, config), links)?;
-    for (node, how) in dead {
-        inbox.post(Event::Lost { node, how });
+    for event in news {
+        inbox.post(event);
     }
+    // Workers may still come where the run goes on without its dead; elsewhere the door is shut.
+    let open = reactor.node.may_admit().then(|| Door::open(listener, &settings.token, run, inbox.clone()));
+    let _door = open.transpose()?;
     let (master, _listening) = Master::attend(master, roster.master.host, inbox)?;
     let master = Arc::new(master);
     reactor.master = Some(master.clone());

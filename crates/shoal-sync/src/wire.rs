@@ -5,7 +5,7 @@ use crate::layout::CHUNK;
 use thiserror::Error;
 
 /// Changes whenever a frame or the handshake changes its meaning.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 pub const HEADER: usize = 64;
 const MAGIC: u16 = 0x5348;
 
@@ -33,10 +33,16 @@ pub enum Kind {
     Waiting,
     /// Worker to shard: whom does my key wait for?
     Ask,
+    /// Shard to a newcomer: I know that you wait to be let in.
+    Welcome,
+    /// Worker to shard: at this step boundary all have decided to let these in; the next generation begins.
+    Admit,
+    /// Shard to a newcomer: you are in, from this generation on.
+    Admitted,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 12] = [
         Kind::Push,
         Kind::Result,
         Kind::Ready,
@@ -46,13 +52,16 @@ impl Kind {
         Kind::Abort,
         Kind::Waiting,
         Kind::Ask,
+        Kind::Welcome,
+        Kind::Admit,
+        Kind::Admitted,
     ];
 
     fn limit(self) -> usize {
         match self {
             Kind::Push | Kind::Result => CHUNK,
-            Kind::Spec | Kind::Abort | Kind::Waiting => MAX_WORDS,
-            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask => 0,
+            Kind::Spec | Kind::Abort | Kind::Waiting | Kind::Admit | Kind::Admitted => MAX_WORDS,
+            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask | Kind::Welcome => 0,
         }
     }
 }
@@ -242,11 +251,11 @@ mod tests {
 
     /// WIRE-1: a kept sample; if this changes, PROTOCOL_VERSION must change with it.
     #[test]
-    fn kept_sample_of_version_1() {
+    fn kept_sample_of_version_2() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(
             hex,
-            "4853010000020200efbeadde030000000000000000010000feffffffffffffff\
+            "4853020000020200efbeadde030000000000000000010000feffffffffffffff\
              0700000000000200001000000102090000000000004040400c00000000000000"
         );
     }
@@ -263,7 +272,7 @@ mod tests {
             let mut all = [0u8; HEADER];
             all[..32].copy_from_slice(&bytes);
             all[32..].copy_from_slice(&more);
-            if good_start { all[..7].copy_from_slice(&sample().encode()[..7]); all[3] = bytes[3] % 9; }
+            if good_start { all[..7].copy_from_slice(&sample().encode()[..7]); all[3] = bytes[3] % 12; }
             if let Ok(header) = Header::decode(&all) {
                 prop_assert!(header.len as usize <= header.kind.limit());
             }

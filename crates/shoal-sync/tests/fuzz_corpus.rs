@@ -47,7 +47,7 @@ fn told(seed: u64, data: &[u8], run: fn(&[u8])) {
 fn hellos_of_any_bytes() {
     for seed in 0..5_000 {
         let mut dice = Dice::new(seed);
-        let mut bytes = *b"SHOAL\0\x01\0................................";
+        let mut bytes = *b"SHOAL\0\x02\0................................";
         for _ in 0..dice.below(4) {
             bytes[dice.below(40)] = dice.next() as u8;
         }

@@ -229,7 +229,7 @@ fn a_member_that_breaks_the_protocol_is_named() {
     let mut peer = connect(&roster.workers[0].address);
     shoal_sync::handshake::dial(&mut peer, TOKEN, "worker 0").expect("proven");
     let mut introduction = Vec::new();
-    for word in [1, roster.run, roster.generation] {
+    for word in [1, roster.run, roster.generation, 0] {
         introduction.extend_from_slice(&word.to_le_bytes());
     }
     peer.write_all(&introduction).expect("introduced");

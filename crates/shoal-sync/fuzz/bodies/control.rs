@@ -15,10 +15,9 @@ pub fn run(data: &[u8]) {
         }
         let effects = match message {
             ToMaster::Register(node) => table.register(link, node, "10.0.0.1"),
-            ToMaster::Finish => {
-                table.finish(link);
-                Vec::new()
-            }
+            ToMaster::Finish => table.finish(link),
+            ToMaster::AtTheDoor => table.at_the_door(link / 2),
+            ToMaster::Admitted { node, incarnation } => table.admitted(node, incarnation),
             ToMaster::Abort { error } => table.abort(link, error),
             ToMaster::Blocked { key, missing } => table.blocked(link / 2, key, missing, 100 * link),
             ToMaster::Moving => table.lost(link / 2, "moved away"),

@@ -14,8 +14,20 @@ use shoal_sync::wire::{Combine, HEADER, Header, Kind};
 
 const GUARD: u64 = 0x6775_6172_6467_7561;
 const KEYS: [usize; 4] = [0, 600, 70_000, 1_400_000];
-const KINDS: [Kind; 9] =
-    [Kind::Push, Kind::Result, Kind::Ready, Kind::Go, Kind::Spec, Kind::Finish, Kind::Abort, Kind::Waiting, Kind::Ask];
+const KINDS: [Kind; 12] = [
+    Kind::Push,
+    Kind::Result,
+    Kind::Ready,
+    Kind::Go,
+    Kind::Spec,
+    Kind::Finish,
+    Kind::Abort,
+    Kind::Waiting,
+    Kind::Ask,
+    Kind::Welcome,
+    Kind::Admit,
+    Kind::Admitted,
+];
 const COMBINES: [Combine; 4] = [Combine::Sum, Combine::Mean, Combine::WeightedMean, Combine::Copy];
 
 /// The most chunk memory that peers can make a node hold, whatever they send: their windows, each byte of which
@@ -73,6 +85,12 @@ pub fn run(data: &[u8]) {
             4 if input.below(16) == 0 => node.lost(peer, "fuzzed"),
             // Refused or not: what counts is the state afterwards.
             5 if input.below(16) == 0 => drop(node.finish()),
+            6 if input.below(8) == 0 => {
+                node.arrive(peer, input.below(3) as u32);
+            }
+            7 if input.below(16) == 0 => {
+                node.lost_incarnation(peer, input.below(3) as u32, "fuzzed");
+            }
             _ if peer != me => frame(&mut node, peer, &mut input),
             _ => {}
         }
@@ -123,10 +141,10 @@ fn frame(node: &mut Node, peer: u32, input: &mut Input) {
         let Ok(header) = Header::decode(&bytes) else { return };
         header
     } else {
-        plausible(peer, input)
+        plausible(peer, node.world.generation, input)
     };
     let words = match header.kind {
-        Kind::Spec | Kind::Abort | Kind::Waiting if !raw => {
+        Kind::Spec | Kind::Abort | Kind::Waiting | Kind::Admit | Kind::Admitted if !raw => {
             let words = words(header.kind, input);
             header.len = words.len() as u32;
             words
@@ -151,8 +169,8 @@ fn frame(node: &mut Node, peer: u32, input: &mut Input) {
     let _answer = node.finish_frame(peer, &header, sink, 1);
 }
 
-fn plausible(peer: u32, input: &mut Input) -> Header {
-    let kind = KINDS[input.below(9)];
+fn plausible(peer: u32, generation: u32, input: &mut Input) -> Header {
+    let kind = KINDS[input.below(KINDS.len())];
     let key = input.below(KEYS.len());
     let lens = [0, 1, 600, 16 << 10, KEYS[key].min(CHUNK), KEYS[key] % (16 << 10), CHUNK];
     let totals = [0, KEYS[key] as u64, KEYS[key] as u64 / 2, u64::MAX, 1 << 40];
@@ -164,7 +182,7 @@ fn plausible(peer: u32, input: &mut Input) -> Header {
         dtype: DType::ALL[input.below(4)],
         combine: COMBINES[input.below(4)],
         run: 1,
-        generation: 1,
+        generation: if kind == Kind::Admit { generation + 1 } else { generation },
         step: [0, 0, 0, 1, u64::MAX][input.below(5)],
         key: key as u64,
         block: [0, 0, 0, 1, 2, 40, u32::MAX][input.below(7)],
@@ -188,6 +206,12 @@ fn words(kind: Kind, input: &mut Input) -> Vec<u8> {
             input.below(4),
             ["f32", "f64", "bf16", "f16", "f8"][input.below(5)],
             KEYS[input.below(4)]
+        ),
+        Kind::Admit | Kind::Admitted => format!(
+            r#"{{"took_part":[{}],"joined":[{{"node":{},"incarnation":{},"who":{{"role":"worker","id":1,"host":"h","pid":1}}}}]}}"#,
+            input.byte(),
+            input.below(4),
+            input.below(3)
         ),
         Kind::Waiting => format!("[{},{}]", input.below(4), u32::MAX),
         _ => {

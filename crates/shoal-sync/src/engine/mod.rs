@@ -1,5 +1,6 @@
 //! The engine as programs use it: connect, register, push_pull, broadcast, all_gather, barrier, finish, shutdown.
 
+mod admit;
 pub mod driver;
 pub mod handle;
 mod leave;
@@ -15,10 +16,11 @@ use crate::error::{Role, SyncError};
 use crate::local::{Hosting, LocalGroup};
 use crate::net::join::{self, Joined};
 use crate::net::master_line::Master;
-use crate::net::reactor::{Event, Reactor};
+use crate::net::reactor::Reactor;
 use crate::node::world::World;
 use crate::node::{Config, Node};
 use crate::settings::{OnDeath, Settings};
+pub use admit::Boundary;
 use driver::Driver;
 use local_path::{LocalPath, Way};
 use std::collections::{HashMap, HashSet};
@@ -47,6 +49,7 @@ struct Inner {
     keys: Mutex<HashMap<String, TensorSpec>>,
     introduced: Mutex<HashSet<u64>>,
     barriers: std::sync::atomic::AtomicU64,
+    joined_late: std::sync::atomic::AtomicBool,
 }
 
 impl Engine {
@@ -66,6 +69,7 @@ impl Engine {
         // Without a place to meet, the network serves as well.
         let hosting = if settings.shared_memory { Hosting::bind().ok() } else { None };
         let meeting = hosting.as_ref().map(|h| h.name().to_string());
+        let deadline = std::time::Instant::now() + settings.connect_timeout;
         let joined = join::join(
             &settings.master_address,
             &settings.token,
@@ -91,11 +95,18 @@ impl Engine {
                 version: env!("CARGO_PKG_VERSION").into(),
             },
         )?;
-        let Joined { me, roster, world, master, links, dead, .. } = joined;
-        let node = Node::new(world, me, config_of(&settings, &roster.common));
+        let Joined { me, roster, world, master, links, news, .. } = joined;
+        let config = config_of(&settings, &roster.common);
+        let node = match &roster.late {
+            None => Node::new(world, me, config),
+            Some(late) => Node::newcomer(world, me, config, late.incarnation),
+        };
         let mut engine = Engine::start(settings, me, node, links, Some((master, roster.master.host.clone())))?;
-        for (node, how) in dead {
-            engine.inner.driver.inbox.post(Event::Lost { node, how });
+        for event in news {
+            engine.inner.driver.inbox.post(event);
+        }
+        if let Some(late) = &roster.late {
+            engine.await_admission(late, deadline, stop)?;
         }
         if roster.common.on_death == OnDeath::Continue && roster.servers.is_empty() && roster.workers.len() > 1 {
             tracing::warn!(
@@ -198,6 +209,7 @@ impl Engine {
             keys: Mutex::default(),
             introduced: Mutex::default(),
             barriers: std::sync::atomic::AtomicU64::new(0),
+            joined_late: std::sync::atomic::AtomicBool::new(false),
         };
         Ok(Engine { inner: Arc::new(inner) })
     }

@@ -96,7 +96,9 @@ impl Engine {
         }
         if patience.told.elapsed() >= TELL_EVERY && !missing.is_empty() {
             patience.told = Instant::now();
-            let names: Vec<String> = missing.iter().map(|w| self.inner.world.name(*w).to_string()).collect();
+            // From the loop: who holds a number may have changed.
+            let world = self.inner.driver.reactor().node.world.clone();
+            let names: Vec<String> = missing.iter().map(|w| world.name(*w).to_string()).collect();
             let seconds = patience.started.elapsed().as_secs();
             tracing::warn!(key, step, seconds, "waiting for {}", names.join(", "));
         }

@@ -1,7 +1,7 @@
 //! The master's sockets: a thread per node, one table behind one lock.
 
 use super::status;
-use super::table::{Effect, Link, Table};
+use super::table::{Effect, Link, MYSELF, Table};
 use crate::control::{self, FromMaster, ToMaster};
 use crate::error::{Role, SyncError, Who};
 use crate::handshake;
@@ -131,7 +131,7 @@ impl Master {
                 let mut table = self.shared.table();
                 if !table.workers_done() {
                     let error = SyncError::Aborted { who: table.master.clone(), why: "it was told to stop".into() };
-                    let effects = table.abort(0, error);
+                    let effects = table.abort(MYSELF, error);
                     self.shared.carry_out(effects);
                 }
                 return Ok(());
@@ -228,10 +228,9 @@ fn converse(shared: &Shared, stream: &mut TcpStream, link: Link, from: SocketAdd
         let mut table = shared.table();
         let effects = match message {
             ToMaster::Register(node) => table.register(link, node, &from.ip().to_string()),
-            ToMaster::Finish => {
-                table.finish(link);
-                Vec::new()
-            }
+            ToMaster::Finish => table.finish(link),
+            ToMaster::AtTheDoor => table.at_the_door(link),
+            ToMaster::Admitted { node, incarnation } => table.admitted(node, incarnation),
             ToMaster::Abort { error } => table.abort(link, error),
             ToMaster::Blocked { key, missing } => table.blocked(link, key, missing, now),
             ToMaster::Moving => {

@@ -26,6 +26,12 @@ pub fn json(table: &Table, uptime_seconds: u64) -> Value {
                 "waits_for_workers": e.blocked.as_ref().map(|b| b.missing.clone()),
             })
         })
+        .chain(table.joining.values().map(|j| {
+            json!({
+                "role": j.row.who.role, "id": j.row.who.id, "host": j.row.who.host, "pid": j.row.who.pid,
+                "address": j.row.address, "state": "joining", "waits_for_key": null, "waits_for_workers": null,
+            })
+        }))
         .collect();
     json!({
         "version": 1,
@@ -49,6 +55,7 @@ pub fn prometheus(table: &Table, uptime_seconds: u64) -> String {
             let _ = writeln!(out, "shoal_nodes{{role=\"{role}\",state=\"{name}\"}} {count}");
         }
     }
+    let _ = writeln!(out, "shoal_nodes{{role=\"worker\",state=\"joining\"}} {}", table.joining.len());
     out.push_str("# HELP shoal_run_complete Whether all expected nodes are there.\n# TYPE shoal_run_complete gauge\n");
     let _ = writeln!(out, "shoal_run_complete {}", u8::from(table.complete));
     out.push_str("# HELP shoal_generation The membership's generation.\n# TYPE shoal_generation gauge\n");

@@ -5,8 +5,13 @@ use crate::error::{Role, SyncError, Who};
 use crate::settings::OnDeath;
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use super::late::Joining;
+
 /// A connection's number; the table never sees a socket.
 pub type Link = u64;
+
+/// In place of a link: the master itself.
+pub const MYSELF: Link = 0;
 
 /// What the master must do next, in this order.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +34,8 @@ pub struct Entry {
     pub link: Link,
     pub state: State,
     pub blocked: Option<Blocked>,
+    /// Which holder of its number it is; 0 from the start.
+    pub incarnation: u32,
 }
 
 /// A worker's word that it waits.
@@ -54,8 +61,8 @@ pub struct Table {
     pub master: Who,
     /// What the command line said; a worker's word counts only while a worker is there.
     told_workers: Option<u32>,
-    expected_workers: Option<u32>,
-    expected_servers: u32,
+    pub(super) expected_workers: Option<u32>,
+    pub(super) expected_servers: u32,
     /// Why a node was last refused: those who still wait want to know.
     refusal: Option<String>,
     /// Whether anybody has ever asked to take part.
@@ -63,6 +70,9 @@ pub struct Table {
     pub common: Option<(Common, Who)>,
     pub workers: BTreeMap<u32, Entry>,
     pub servers: BTreeMap<u32, Entry>,
+    /// Newcomers that have not been let in yet, by the number they are to have.
+    pub joining: BTreeMap<u32, Joining>,
+    pub(super) incarnations: u32,
     pub complete: bool,
     /// Why the run failed, once it has.
     pub failure: Option<SyncError>,
@@ -82,6 +92,8 @@ impl Table {
             common: None,
             workers: BTreeMap::new(),
             servers: BTreeMap::new(),
+            joining: BTreeMap::new(),
+            incarnations: 0,
             complete: false,
             failure: None,
         }
@@ -95,6 +107,9 @@ impl Table {
     /// A node asks to take part. The refusal, if any, goes to that node alone.
     pub fn register(&mut self, link: Link, node: Register, seen_as: &str) -> Vec<Effect> {
         self.visited = true;
+        if self.comes_late(&node) {
+            return self.register_late(link, node, seen_as);
+        }
         let name = format!("a {} on {} (pid {})", node.role, node.host, node.pid);
         match self.admit(link, node, seen_as) {
             Err(error) => {
@@ -140,13 +155,7 @@ impl Table {
                 "the number of workers is not known: start ps_master with --workers N, or set SHOAL_NUM_WORKERS".into(),
             );
         };
-        if node.role == Role::Worker && node.num_workers != 0 && node.num_workers != expected {
-            let by = match (self.told_workers, self.workers.values().next()) {
-                (None, Some(first)) => format!(" (as {} said)", first.row.who),
-                _ => String::new(),
-            };
-            return refused(format!("this run has {expected} workers{by}, not {}", node.num_workers));
-        }
+        self.same_count(&node, expected)?;
         let id = match node.id {
             Some(id) => id,
             None => (0..).find(|id| !entries.contains_key(id)).unwrap_or(0),
@@ -154,32 +163,39 @@ impl Table {
         if id >= expected {
             return refused(format!("{} {id} is one too many: this run has {expected}, numbered from 0", node.role));
         }
-        let who = Who { role: node.role, id, host: node.host, pid: node.pid };
-        if let Some(common) = node.common {
-            match &self.common {
-                None => self.common = Some((common, who.clone())),
-                Some((have, first)) => {
-                    if let Some((name, theirs, ours)) = have.difference(&common) {
-                        return refused(format!(
-                            "setting {name} is {ours} on {who}, but {theirs} on {first}; it must be the same on all"
-                        ));
-                    }
-                }
-            }
+        let who = Who { role: node.role, id, host: node.host.clone(), pid: node.pid };
+        self.same_settings(&node, &who)?;
+        if let (None, Some(common)) = (&self.common, &node.common) {
+            self.common = Some((common.clone(), who.clone()));
         }
-        let host = node.address.unwrap_or_else(|| seen_as.to_string());
-        let address = if host.contains(':') && !host.starts_with('[') {
-            format!("[{host}]:{}", node.port)
-        } else {
-            format!("{host}:{}", node.port)
-        };
-        let row = NodeRow { who: who.clone(), address, memory_domain: node.memory_domain, meeting: node.meeting };
-        let entry = Entry { row, link, state: State::Alive, blocked: None };
-        match node.role {
+        let role = node.role;
+        let entry =
+            Entry { row: row(node, who.clone(), seen_as), link, state: State::Alive, blocked: None, incarnation: 0 };
+        match role {
             Role::Worker => self.workers.insert(id, entry),
             _ => self.servers.insert(id, entry),
         };
         Ok((id, who))
+    }
+
+    /// A worker that believes in another number of workers belongs to another run.
+    pub(super) fn same_count(&self, node: &Register, expected: u32) -> Result<(), SyncError> {
+        if node.role != Role::Worker || node.num_workers == 0 || node.num_workers == expected {
+            return Ok(());
+        }
+        let by = match (self.told_workers, self.workers.values().next()) {
+            (None, Some(first)) => format!(" (as {} said)", first.row.who),
+            _ => String::new(),
+        };
+        Err(SyncError::Refused { why: format!("this run has {expected} workers{by}, not {}", node.num_workers) })
+    }
+
+    pub(super) fn same_settings(&self, node: &Register, who: &Who) -> Result<(), SyncError> {
+        let (Some(common), Some((have, first))) = (&node.common, &self.common) else { return Ok(()) };
+        let Some((name, theirs, ours)) = have.difference(common) else { return Ok(()) };
+        Err(SyncError::Refused {
+            why: format!("setting {name} is {ours} on {who}, but {theirs} on {first}; it must be the same on all"),
+        })
     }
 
     /// Tells all who is missing, or, when nobody is, who there is.
@@ -205,6 +221,7 @@ impl Table {
                     common,
                     workers: rows(&self.workers),
                     servers: rows(&self.servers),
+                    late: None,
                 })
             }
         };
@@ -229,7 +246,7 @@ impl Table {
         (!parts.is_empty()).then(|| parts.join(" and "))
     }
 
-    fn everyone(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn everyone(&self) -> impl Iterator<Item = &Entry> {
         self.workers.values().chain(self.servers.values()).filter(|e| !matches!(e.state, State::Dead { .. }))
     }
 
@@ -237,18 +254,26 @@ impl Table {
         self.workers.values_mut().chain(self.servers.values_mut()).find(|e| e.link == link)
     }
 
-    pub fn finish(&mut self, link: Link) {
+    pub fn finish(&mut self, link: Link) -> Vec<Effect> {
         if let Some(entry) = self.find(link) {
             entry.state = State::Finished;
             entry.blocked = None;
         }
+        self.send_away_if_over()
     }
 
     /// A node ends the run, and says why.
     pub fn abort(&mut self, link: Link, error: SyncError) -> Vec<Effect> {
-        if let Some(entry) = self.find(link) {
+        if self.is_joining(link) {
+            // It has no part in the run yet, and cannot end it.
+            return self.lost_joining(link, &error.to_string());
+        }
+        match self.find(link) {
             // It will leave now; that is not a death of its own.
-            entry.state = State::Finished;
+            Some(entry) => entry.state = State::Finished,
+            None if link == MYSELF => {}
+            // Whoever has no part in the run cannot end it.
+            None => return Vec::new(),
         }
         self.fail(error)
     }
@@ -259,17 +284,21 @@ impl Table {
         }
         self.failure = Some(error.clone());
         let mut effects = vec![Effect::Log(format!("the run ends: {error}"))];
-        effects.extend(self.everyone().map(|e| Effect::Send(e.link, FromMaster::Abort { error: error.clone() })));
+        let links = self.everyone().map(|e| e.link).chain(self.joining.values().map(|j| j.link));
+        effects.extend(links.map(|link| Effect::Send(link, FromMaster::Abort { error: error.clone() })));
         effects
     }
 
     /// A connection has ended.
     pub fn lost(&mut self, link: Link, how: &str) -> Vec<Effect> {
+        if self.is_joining(link) {
+            return self.lost_joining(link, how);
+        }
         let all_finished = self.workers_done();
         let workers = self.expected_workers.unwrap_or(0);
         let complete = self.complete;
         let Some(entry) = self.find(link) else { return Vec::new() };
-        let who = entry.row.who.clone();
+        let (who, incarnation) = (entry.row.who.clone(), entry.incarnation);
         if entry.state == State::Finished || matches!(entry.state, State::Dead { .. }) {
             return Vec::new();
         }
@@ -294,13 +323,13 @@ impl Table {
         entry.blocked = None;
         let node = if who.role == Role::Worker { who.id } else { workers + who.id };
         let mut effects = vec![Effect::Log(format!("{who} died: {how}"))];
-        let dead = FromMaster::Dead { node, how: how.into() };
-        effects.extend(self.everyone().map(|e| Effect::Send(e.link, dead.clone())));
+        self.tell_of_death(node, incarnation, how, &mut effects);
         let carries_shard = who.role == Role::Server || self.expected_servers == 0;
         let policy = self.common.as_ref().map_or(OnDeath::Fail, |(c, _)| c.on_death);
         if (carries_shard || policy == OnDeath::Fail) && self.failure.is_none() {
             self.failure = Some(SyncError::Dead { who, how: how.into() });
         }
+        effects.extend(self.send_away_if_over());
         effects
     }
 
@@ -369,4 +398,15 @@ impl Table {
     pub fn over(&self) -> bool {
         self.complete && self.workers_done()
     }
+}
+
+/// A node's row, with the address the others reach it at.
+pub(super) fn row(node: Register, who: Who, seen_as: &str) -> NodeRow {
+    let host = node.address.unwrap_or_else(|| seen_as.to_string());
+    let address = if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{}", node.port)
+    } else {
+        format!("{host}:{}", node.port)
+    };
+    NodeRow { who, address, memory_domain: node.memory_domain, meeting: node.meeting }
 }

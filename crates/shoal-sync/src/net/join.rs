@@ -1,6 +1,7 @@
 //! Becoming part of a run: register with the master, hear who the others are, connect to those one talks to.
 
 use super::meet::Meeting;
+use super::reactor::Event;
 use crate::control::{self, FromMaster, NodeRow, Register, Roster, ToMaster};
 use crate::error::{Role, SyncError};
 use crate::handshake::{self, Refusal};
@@ -19,9 +20,9 @@ pub struct Joined {
     pub world: World,
     pub master: TcpStream,
     pub links: Vec<(NodeId, TcpStream)>,
-    /// Nodes that died since the run was complete, where it goes on without them.
-    pub dead: Vec<(NodeId, String)>,
-    /// Kept so that late strangers are turned away instead of hanging.
+    /// Who died or came since the run was complete, where it goes on.
+    pub news: Vec<Event>,
+    /// Where newcomers knock, if this is a server; elsewhere kept so that strangers are turned away instead of hanging.
     pub listener: TcpListener,
 }
 
@@ -130,11 +131,14 @@ pub fn join(
         roster: &roster,
         master: &mut master,
         joining: &joining,
-        dead: Vec::new(),
+        news: Vec::new(),
         master_gone: false,
     };
-    let met = meeting.meet(&listener);
-    let dead = meeting.dead;
+    let met = match &roster.late {
+        None => meeting.meet(&listener),
+        Some(late) => meeting.knock(late),
+    };
+    let news = meeting.news;
     let links = met.inspect_err(|error| {
         // The others wait for this node: they hear why it will not come, instead of seeing it die.
         let who = world.name(me);
@@ -146,7 +150,7 @@ pub fn join(
         let _ = control::send(&mut master, &ToMaster::Abort { error });
     })?;
     master.set_read_timeout(None).map_err(system("cannot set up the connection to the master"))?;
-    Ok(Joined { me, roster, world, master, links, dead, listener })
+    Ok(Joined { me, roster, world, master, links, news, listener })
 }
 
 fn world_of(roster: &Roster) -> World {
@@ -201,7 +205,7 @@ fn await_roster(master: &mut TcpStream, joining: &Joining<'_>) -> Result<(u32, R
                 let id = id.ok_or_else(|| SyncError::Refused { why: "it sent a roster before a welcome".into() })?;
                 return Ok((id, roster));
             }
-            Ok(FromMaster::Dead { .. } | FromMaster::Status(_)) => {}
+            Ok(FromMaster::Dead { .. } | FromMaster::Joining(_) | FromMaster::Status(_)) => {}
             Err(e) => {
                 let address = master.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string());
                 let why = match e.kind() {

@@ -21,8 +21,14 @@ impl Master {
         let listen = move || {
             loop {
                 match control::receive::<FromMaster>(&mut reader) {
-                    Ok(FromMaster::Dead { node, how }) => inbox.post(Event::Lost { node, how }),
-                    Ok(FromMaster::Abort { error }) => inbox.post(Event::Fail { error }),
+                    Ok(FromMaster::Dead { node, how, incarnation }) => {
+                        inbox.post(Event::Lost { node, how, incarnation })
+                    }
+                    Ok(FromMaster::Joining(newcomer)) => inbox.post(Event::Joining { newcomer }),
+                    // Refused after all: a newcomer whom nobody is left to let in.
+                    Ok(FromMaster::Abort { error } | FromMaster::Refused { error }) => {
+                        inbox.post(Event::Fail { error })
+                    }
                     Ok(_) => {}
                     Err(e) => {
                         let how = match e.kind() {

@@ -1,6 +1,7 @@
 //! Meeting the peers: one connection per pair that talks, made while listening to the master for who has died meanwhile.
 
 use super::join::{Joining, readable, tune};
+use super::reactor::Event;
 use crate::control::{self, FromMaster, Roster};
 use crate::error::SyncError;
 use crate::handshake::{self, Refusal};
@@ -23,8 +24,8 @@ pub(super) struct Meeting<'a> {
     pub roster: &'a Roster,
     pub master: &'a mut TcpStream,
     pub joining: &'a Joining<'a>,
-    /// Who died on the way, where the run goes on without them.
-    pub dead: Vec<(NodeId, String)>,
+    /// What the master said on the way: who died, where the run goes on without them, and who came.
+    pub news: Vec<Event>,
     pub master_gone: bool,
 }
 
@@ -64,20 +65,23 @@ impl Meeting<'_> {
     }
 
     fn is_dead(&self, peer: NodeId) -> bool {
-        self.dead.iter().any(|(node, _)| *node == peer)
+        self.news.iter().any(|event| matches!(event, Event::Lost { node, .. } if *node == peer))
     }
 
     /// Hears what the master has to say, without waiting for it: a peer may die before it was ever met (GRAD-5).
-    fn look(&mut self) -> Result<(), SyncError> {
+    pub(super) fn look(&mut self) -> Result<(), SyncError> {
         self.joining.go_on()?;
         while !self.master_gone && readable(self.master, Duration::ZERO) {
             let fails = self.roster.common.on_death == OnDeath::Fail;
             match control::receive::<FromMaster>(self.master) {
-                Ok(FromMaster::Dead { node, how }) if fails || self.world.shard_of(node).is_some() => {
+                Ok(FromMaster::Dead { node, how, .. }) if fails || self.world.shard_of(node).is_some() => {
                     return Err(SyncError::Dead { who: self.world.name(node), how });
                 }
-                Ok(FromMaster::Dead { node, how }) => self.dead.push((node, how)),
-                Ok(FromMaster::Abort { error }) => return Err(error),
+                Ok(FromMaster::Dead { node, how, incarnation }) => {
+                    self.news.push(Event::Lost { node, how, incarnation });
+                }
+                Ok(FromMaster::Joining(newcomer)) => self.news.push(Event::Joining { newcomer }),
+                Ok(FromMaster::Abort { error } | FromMaster::Refused { error }) => return Err(error),
                 Ok(_) => {}
                 Err(_) if fails => {
                     let who = self.roster.master.clone();
@@ -93,10 +97,8 @@ impl Meeting<'_> {
     fn reach(&mut self, peer: NodeId) -> Result<Option<TcpStream>, SyncError> {
         let rows = if self.world.is_worker(peer) { &self.roster.workers } else { &self.roster.servers };
         let row = &rows[(if self.world.is_worker(peer) { peer } else { peer - self.world.workers }) as usize];
-        let mut introduction = [0u8; 12];
-        introduction[..4].copy_from_slice(&self.me.to_le_bytes());
-        introduction[4..8].copy_from_slice(&self.world.run.to_le_bytes());
-        introduction[8..].copy_from_slice(&self.world.generation.to_le_bytes());
+        let introduction =
+            Introduction { node: self.me, run: self.world.run, generation: self.world.generation, incarnation: 0 };
         let name = row.who.to_string();
         let mut pause = Duration::from_millis(20);
         loop {
@@ -105,7 +107,7 @@ impl Meeting<'_> {
                 return Ok(None);
             }
             let greeted = self.joining.dial_once(&row.address).and_then(|mut stream| {
-                stream.write_all(&introduction).map_err(|e| Refusal::Broken(e.to_string()))?;
+                stream.write_all(&introduction.encode()).map_err(|e| Refusal::Broken(e.to_string()))?;
                 Ok(stream)
             });
             match greeted {
@@ -145,12 +147,52 @@ fn greet(mut stream: TcpStream, token: &str, run: u32, generation: u32) -> Resul
     let broken = |e: std::io::Error| Refusal::Broken(e.to_string());
     stream.set_nonblocking(false).map_err(broken)?;
     handshake::answer(&mut stream, token)?;
-    let mut introduction = [0u8; 12];
-    stream.set_read_timeout(Some(handshake::PATIENCE)).map_err(broken)?;
-    stream.read_exact(&mut introduction).map_err(broken)?;
-    let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| introduction[i + k]));
-    if (word(4), word(8)) != (run, generation) {
+    let introduction = Introduction::read(&mut stream).map_err(broken)?;
+    if (introduction.run, introduction.generation) != (run, generation) {
         return Err(Refusal::Broken("it belongs to another run".into()));
     }
-    Ok((word(0), stream))
+    if introduction.incarnation != 0 {
+        return Err(Refusal::Broken("it comes late, and this node has still to meet the others".into()));
+    }
+    Ok((introduction.node, stream))
+}
+
+/// What a proven dialler says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Introduction {
+    pub node: NodeId,
+    pub run: u32,
+    pub generation: u32,
+    /// 0 for who is there from the start (see [`crate::node::admit`]).
+    pub incarnation: u32,
+}
+
+impl Introduction {
+    const LEN: usize = 16;
+
+    pub fn encode(self) -> [u8; Introduction::LEN] {
+        let words = [self.node, self.run, self.generation, self.incarnation].map(u32::to_le_bytes);
+        std::array::from_fn(|i| words[i / 4][i % 4])
+    }
+
+    pub fn read(stream: &mut TcpStream) -> std::io::Result<Introduction> {
+        let mut bytes = [0u8; Introduction::LEN];
+        stream.set_read_timeout(Some(handshake::PATIENCE))?;
+        stream.read_exact(&mut bytes)?;
+        let word = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| bytes[i + k]));
+        Ok(Introduction { node: word(0), run: word(4), generation: word(8), incarnation: word(12) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WIRE-1: a kept sample; if this changes, PROTOCOL_VERSION must change with it.
+    #[test]
+    fn kept_sample_of_an_introduction_of_version_2() {
+        let introduction = Introduction { node: 2, run: 0xdead_beef, generation: 1, incarnation: 258 };
+        let hex: String = introduction.encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "02000000efbeadde0100000002010000");
+    }
 }

@@ -2,6 +2,8 @@
 
 pub mod conn;
 pub mod join;
+mod knock;
 pub mod master_line;
 mod meet;
 pub mod reactor;
+pub mod welcome;

@@ -6,6 +6,7 @@ use crate::control::ToMaster;
 use crate::engine::handle::Handle;
 use crate::error::SyncError;
 use crate::node::Node;
+use crate::node::admit::Newcomer;
 use crate::node::op::{OpId, Request, Times};
 use crate::node::world::NodeId;
 use rustix::event::epoll;
@@ -44,9 +45,26 @@ pub enum Event {
     Ask {
         handle: Arc<Handle>,
     },
+    /// The master's word of a death; `incarnation` says of which holder of the number.
     Lost {
         node: NodeId,
         how: String,
+        incarnation: u32,
+    },
+    /// Somebody waits at all doors to be let in.
+    Joining {
+        newcomer: Newcomer,
+    },
+    /// A proven newcomer at this server's door.
+    Arrived {
+        node: NodeId,
+        incarnation: u32,
+        stream: TcpStream,
+    },
+    /// The vote of a step boundary: alone, or not at all.
+    Admit {
+        request: Request,
+        handle: Arc<Handle>,
     },
     LostMaster {
         how: String,
@@ -153,10 +171,7 @@ impl Reactor {
         let mut near = true;
         let mut conns: Vec<Option<Conn>> = (0..node.world.nodes()).map(|_| None).collect();
         for (peer, stream) in links {
-            stream.set_nonblocking(true).map_err(|e| SyncError::system("cannot set up a connection", e))?;
-            let flags =
-                epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-            epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(peer)), flags).map_err(fault)?;
+            watch(&epoll, peer, &stream)?;
             if super::join::is_near(&stream) {
                 node.is_near(peer);
             } else {
@@ -189,6 +204,36 @@ impl Reactor {
             crowded: 0,
         };
         Ok((reactor, inbox))
+    }
+
+    /// The word of a death; a suspicion about who holds the number now remains one.
+    fn hear_of_death(&mut self, node: NodeId, how: &str, incarnation: u32) {
+        if self.node.lost_incarnation(node, incarnation, how) {
+            self.suspects.retain(|s| s.0 != node);
+        }
+    }
+
+    /// A newcomer's connection takes the place of the one of whoever had its number before.
+    fn take_newcomer(&mut self, node: NodeId, incarnation: u32, stream: TcpStream) {
+        if !self.node.arrive(node, incarnation) {
+            return;
+        }
+        self.suspects.retain(|s| s.0 != node);
+        if let Some(old) = self.conns.get_mut(node as usize).and_then(Option::take) {
+            self.lost_bytes.0 += old.bytes_out;
+            self.lost_bytes.1 += old.bytes_in;
+            old.give_back(&mut self.node);
+        }
+        if let Err(error) = watch(&self.epoll, node, &stream) {
+            tracing::warn!(%error, "worker {node} was turned away");
+            return self.node.lost(node, "its connection could not be set up");
+        }
+        if super::join::is_near(&stream) {
+            self.node.is_near(node);
+        } else {
+            self.near = false;
+        }
+        self.conns[node as usize] = Some(Conn::new(node, stream));
     }
 
     fn now(&self) -> u64 {
@@ -283,10 +328,16 @@ impl Reactor {
                 Event::Finish { handle } => handle.end(self.node.finish()),
                 Event::Drained { handle } => self.drained.push(handle),
                 Event::Ask { handle } => self.node.ask(handle.op()),
-                Event::Lost { node, how } => {
-                    self.suspects.retain(|s| s.0 != node);
-                    self.node.lost(node, &how);
-                }
+                Event::Lost { node, how, incarnation } => self.hear_of_death(node, &how, incarnation),
+                Event::Joining { newcomer } => self.node.joining(newcomer),
+                Event::Arrived { node, incarnation, stream } => self.take_newcomer(node, incarnation, stream),
+                Event::Admit { request, handle } => match self.node.start_boundary(request, now) {
+                    Ok(id) => {
+                        handle.set_op(id);
+                        self.handles.insert(id, handle);
+                    }
+                    Err(error) => handle.end(Err(error)),
+                },
                 Event::LostMaster { how, host } => self.node.lost_master(&how, &host),
                 Event::Fail { error } => self.node.fail(error),
             }
@@ -349,7 +400,7 @@ impl Reactor {
             && !self.let_go
         {
             self.let_go = true;
-            if let Some(master) = &self.master {
+            if let Some(master) = self.master.as_ref().filter(|_| !self.node.is_outside()) {
                 // Before anybody here hears of it and exits (GANG-2).
                 master.tell(&ToMaster::Abort { error: error.clone() });
             }
@@ -370,6 +421,9 @@ impl Reactor {
                 let now = self.now();
                 note_times(self.keys.entry(name).or_default(), times, now);
             }
+        }
+        for who in self.node.take_joined() {
+            tracing::info!("{who} has joined the run");
         }
         if !self.drained.is_empty() {
             let idle = self.conns.iter().flatten().all(|c| !c.has_output() && !self.node.wants_to_send(c.peer));
@@ -406,6 +460,13 @@ impl Reactor {
             keys: self.keys.clone(),
         }
     }
+}
+
+fn watch(epoll: &OwnedFd, peer: NodeId, stream: &TcpStream) -> Result<(), SyncError> {
+    stream.set_nonblocking(true).map_err(|e| SyncError::system("cannot set up a connection", e))?;
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    epoll::add(epoll, stream, epoll::EventData::new_u64(u64::from(peer)), flags)
+        .map_err(|e| SyncError::system("cannot set up the event loop", e))
 }
 
 fn note_times(total: &mut KeyTimes, t: Times, now: u64) {

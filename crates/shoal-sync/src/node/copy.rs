@@ -38,7 +38,9 @@ impl Node {
             }
             Then::Acknowledge { to, header } => {
                 self.copying[to as usize] -= charge(sum.len);
-                if !self.dead.contains(to) && self.fatal.is_none() {
+                // Whoever holds its number in a later generation did not send it.
+                let same = header.generation == self.world.generation;
+                if same && !self.dead.contains(to) && self.fatal.is_none() {
                     self.tell(to, header, None);
                 }
             }

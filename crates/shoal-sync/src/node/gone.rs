@@ -37,7 +37,7 @@ impl Node {
 
     /// A connection ended, or the master says that a node is no more.
     pub fn lost(&mut self, node: NodeId, how: &str) {
-        if self.fatal.is_some() || node == self.me || self.dead.contains(node) {
+        if self.fatal.is_some() || node == self.me || self.leaves_the_door(node) || self.dead.contains(node) {
             return;
         }
         let carries_shard = self.world.shard_of(node).is_some();
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    fn drop_outbox(&mut self, node: NodeId) {
+    pub(super) fn drop_outbox(&mut self, node: NodeId) {
         let sums = std::mem::take(&mut self.out[node as usize].sums);
         self.out[node as usize].clear();
         for frame in sums.into_values() {
@@ -123,7 +123,8 @@ impl Node {
         let words: Arc<[u8]> = serde_json::to_vec(&error).unwrap_or_default().into();
         for peer in 0..self.world.nodes() {
             self.drop_outbox(peer);
-            if self.world.linked(self.me, peer) && words.len() <= MAX_WORDS {
+            // A newcomer that gives up before it is in takes nobody with it.
+            if self.world.linked(self.me, peer) && words.len() <= MAX_WORDS && !self.is_outside() {
                 let header = self.header(Kind::Abort);
                 self.tell(peer, header, Some(words.clone()));
             }

@@ -8,6 +8,7 @@
 //! announced chunk that is not summed yet is within every worker's window, and no key is announced before all
 //! have promised it (GRAD-4, GRAD-5). It also keeps the workers in step, and their bytes in the cache.
 
+pub mod admit;
 pub mod buffer;
 mod copy;
 mod gone;
@@ -117,6 +118,9 @@ pub struct Node {
     /// By worker: bytes of its copies that have not reached all others yet (GRAD-4).
     copying: Vec<usize>,
 
+    /// Letting newcomers in at a step boundary.
+    admission: admit::Admission,
+
     finished: Members,
     dead: Members,
     /// Nodes that are no more, at a time when this node is done and does not mind.
@@ -153,6 +157,7 @@ impl Node {
             copies: VecDeque::new(),
             copies_out: 0,
             specs: HashMap::new(),
+            admission: admit::Admission::default(),
             finished: Members::default(),
             dead: Members::default(),
             left: Members::default(),

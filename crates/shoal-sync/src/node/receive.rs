@@ -4,6 +4,7 @@
 //! place, `finish_frame` acts once the bytes are there.
 
 use super::Node;
+use super::admit::Era;
 use super::buffer::{Buffer, charge};
 use super::shard::Readiness;
 use super::spec::Spec;
@@ -41,11 +42,15 @@ impl Node {
         if self.fatal.is_some() || self.is_cut_off(from) {
             return Ok(Sink::Discard);
         }
-        if header.run != self.world.run || header.generation != self.world.generation {
+        let era = self.era(header);
+        if era == Era::Wrong {
             return self.broke(from, WireError::Stranger { run: header.run, generation: header.generation });
         }
         if u32::from(header.worker) != from {
             return self.misfit(from, header, format!("signed by node {}", header.worker));
+        }
+        if era == Era::Past {
+            return Ok(Sink::Discard);
         }
         let len = header.len as usize;
         match header.kind {
@@ -80,8 +85,8 @@ impl Node {
             Kind::Ready if header.total > LARGEST => {
                 self.misfit(from, header, format!("a tensor of {} bytes", header.total))
             }
-            Kind::Spec | Kind::Abort | Kind::Waiting => Ok(Sink::Words(vec![0; len])),
-            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask => Ok(Sink::None),
+            Kind::Spec | Kind::Abort | Kind::Waiting | Kind::Admit | Kind::Admitted => Ok(Sink::Words(vec![0; len])),
+            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask | Kind::Welcome => Ok(Sink::None),
         }
     }
 
@@ -108,7 +113,7 @@ impl Node {
         Ok(Sink::Memory { at: op.memory(chunk), len: chunk.len })
     }
 
-    fn misfit<T>(&mut self, from: NodeId, header: &Header, why: String) -> Result<T, SyncError> {
+    pub(super) fn misfit<T>(&mut self, from: NodeId, header: &Header, why: String) -> Result<T, SyncError> {
         self.broke(from, WireError::Misfit { kind: header.kind, why })
     }
 
@@ -124,7 +129,7 @@ impl Node {
         self.counters.frames_received += 1;
         // The master may say that a worker is dead while its last frames are still to be read. By then sums have
         // ended without it: its part would wait for ever for the others' (GRAD-4).
-        if self.fatal.is_some() || self.is_cut_off(from) {
+        if self.fatal.is_some() || self.is_cut_off(from) || self.era(header) == Era::Past {
             self.abandon(sink);
             return Ok(());
         }
@@ -156,6 +161,7 @@ impl Node {
                 Ok(error) => self.fail(error),
                 Err(e) => return self.misfit(from, header, e.to_string()),
             },
+            (Kind::Admit | Kind::Admitted, Sink::Words(words)) => return self.hear_boundary(from, header, &words),
             (_, sink) => {
                 let why = format!("a payload in the wrong place ({sink:?})");
                 return self.misfit(from, header, why);

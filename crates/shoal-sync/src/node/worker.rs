@@ -20,6 +20,9 @@ impl Node {
         if self.finished.contains(self.me) {
             return usage("this worker has called finish() and takes no further part");
         }
+        if self.is_voting() {
+            return usage("admit() is under way, and nothing else may be until it has returned");
+        }
         if self.in_flight.contains_key(&request.key) {
             return usage("still under way from an earlier call; wait for it first, or use another name");
         }

@@ -1,6 +1,7 @@
 //! Who takes part: numbers, names, and which of them host shards (CORE-1: pure).
 
 use crate::error::{Role, Who};
+use serde::{Deserialize, Serialize};
 
 /// A node's number on the wire: workers from 0, then servers.
 pub type NodeId = u32;
@@ -66,7 +67,7 @@ impl World {
 }
 
 /// A set of workers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members(Vec<u64>);
 
 impl Members {
@@ -78,6 +79,12 @@ impl Members {
         let fresh = self.0[word] & bit == 0;
         self.0[word] |= bit;
         fresh
+    }
+
+    pub fn remove(&mut self, worker: u32) {
+        if let Some(word) = self.0.get_mut(worker as usize / 64) {
+            *word &= !(1u64 << (worker % 64));
+        }
     }
 
     pub fn contains(&self, worker: u32) -> bool {

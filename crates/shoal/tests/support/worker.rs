@@ -35,10 +35,12 @@ pub fn live(work: &str) -> i32 {
 fn follow(work: &[Value]) -> Result<i32, SyncError> {
     let settings = Settings::from_env(|name| std::env::var(name).ok())?;
     let engine = Engine::connect(settings)?;
-    report("joined", json!({ "rank": engine.rank(), "size": engine.size() }));
+    report("joined", json!({ "rank": engine.rank(), "size": engine.size(), "late": engine.joined_late() }));
     for step in work {
         match step["do"].as_str().unwrap_or_default() {
             "train" => train(&engine, step)?,
+            "train_on" => train_on(&engine, step)?,
+            "admit_early" => admit_early(&engine)?,
             "push" => push(&engine, step)?,
             "gather" => gather(&engine, step["key"].as_str().unwrap_or("g"))?,
             "sleep" => std::thread::sleep(Duration::from_millis(step["ms"].as_u64().unwrap_or(0))),
@@ -95,6 +97,61 @@ fn train(engine: &Engine, step: &Value) -> Result<(), SyncError> {
         report("step", line);
         std::thread::sleep(pause);
     }
+    Ok(())
+}
+
+/// A training loop that lets newcomers in, and into which they come: weights and the number of the step from the root, at the start and
+/// whenever somebody has joined; after each step a boundary. `ends` are the ranks whose parts are in the step's mean.
+fn train_on(engine: &Engine, step: &Value) -> Result<(), SyncError> {
+    let (len, steps) = (step["len"].as_u64().unwrap_or(1000) as usize, step["steps"].as_u64().unwrap_or(u64::MAX));
+    let pause = Duration::from_millis(step["pause_ms"].as_u64().unwrap_or(0));
+    // The first place counts the steps; f64, so that sums of small numbers are exact.
+    let mut weights = vec![0f64; 1 + len];
+    let spec = |n: usize| TensorSpec { dtype: DType::F64, shape: vec![n], priority: 0 };
+    let (state, gradient) = (engine.register("state", spec(1 + len))?, engine.register("gradient", spec(len))?);
+    let fetch = |weights: &mut Vec<f64>| {
+        // SAFETY: `weights` is borrowed until the wait has ended.
+        unsafe { engine.broadcast(&state, weights.as_mut_ptr().cast(), engine.root()) }?.wait()
+    };
+    fetch(&mut weights)?;
+    while weights[0] < steps as f64 {
+        let mut parts = vec![f64::from(1u32 << (4 * engine.rank())); len];
+        // SAFETY: `parts` lives until the wait has ended.
+        unsafe { engine.push_pull(&gradient, parts.as_mut_ptr().cast(), Op::Sum) }?.wait()?;
+        weights[1..].iter_mut().zip(&parts).for_each(|(w, p)| *w += p);
+        weights[0] += 1.0;
+        let bits = weights.iter().map(|x| x.to_bits());
+        let hash = bits.fold(0xcbf2_9ce4_8422_2325u64, |h, x| (h ^ x).wrapping_mul(0x0100_0000_01b3));
+        let ends: Vec<String> = [parts[0], parts[len - 1]].iter().map(|p| format!("{:x}", *p as u64)).collect();
+        report("step", json!({ "step": weights[0] as u64, "hash": format!("{hash:016x}"), "ends": ends }));
+        engine.barrier()?;
+        let joined = engine.admit()?;
+        if !joined.is_empty() {
+            report("let in", json!({ "ranks": joined, "members": engine.members(), "root": engine.root() }));
+            fetch(&mut weights)?;
+        }
+        std::thread::sleep(pause);
+    }
+    Ok(())
+}
+
+/// The first worker tries a boundary while a sum is under way, to which the others come only then; all go through a proper one.
+fn admit_early(engine: &Engine) -> Result<(), SyncError> {
+    let key = engine.register("x", TensorSpec { dtype: DType::F32, shape: vec![1], priority: 0 })?;
+    let mut data = [1f32];
+    if engine.rank() > 0 {
+        engine.barrier()?;
+    }
+    // SAFETY: `data` lives until `pending`, declared after it, has been waited for.
+    let pending = unsafe { engine.push_pull(&key, data.as_mut_ptr().cast(), Op::Sum) }?;
+    if engine.rank() == 0 {
+        if let Err(error) = engine.admit() {
+            report("refused", json!({ "text": error.to_string() }));
+        }
+        engine.barrier()?;
+    }
+    pending.wait()?;
+    report("let in", json!({ "ranks": engine.admit()? }));
     Ok(())
 }
 
