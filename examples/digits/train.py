@@ -3,7 +3,7 @@
 Each worker computes gradients on its own part of every batch; `shoal.push_pull` replaces each gradient by the mean over all
 workers; then everybody takes the same step. That is the same training as one process on the whole batch, up to rounding.
 
-    python train.py                  one worker of many; Shoal's variables say which
+    python train.py                  one worker of many; Shoal's variables say which, or the flags that psd_run appends
     python train.py --single 4       one process, with the batches of four workers
 """
 
@@ -97,10 +97,10 @@ def train(rank, workers, parameters, exchange):
     return {"accuracy": float(accuracy), "steps": STEPS, "step_ms": float(np.median(times) * 1e3)}
 
 
-def train_as_worker():
+def train_as_worker(settings):
     import shoal
 
-    shoal.init()
+    shoal.init(**settings)
     rank, workers = shoal.rank(), shoal.size()
     parameters = start_parameters(SEED + rank)
     for name, value in parameters.items():
@@ -127,9 +127,16 @@ def main():
     parser.add_argument("--single", type=int, metavar="N", help="train in this process, with the batches of N workers")
     parser.add_argument("--against", metavar="FILE", help="compare the parameters with those in this .npz file")
     parser.add_argument("--out", metavar="NAME", help="write NAME.json (the result) and NAME.npz (the parameters)")
+    parser.add_argument("--distributed", choices=["True", "False"], help="set by psd_run, as are the next two")
+    parser.add_argument("--master_address", help="where ps_master listens")
+    parser.add_argument("--client_id", type=int, help="this worker's number")
     args = parser.parse_args()
 
-    result, parameters = train_alone(args.single) if args.single else train_as_worker()
+    settings = {"master_address": args.master_address, "client_id": args.client_id}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if args.distributed:
+        settings["distributed"] = args.distributed == "True"
+    result, parameters = train_alone(args.single) if args.single else train_as_worker(settings)
     result["digest"] = hashlib.sha256(b"".join(value.tobytes() for value in parameters.values())).hexdigest()
     if args.against:
         other = np.load(args.against)

@@ -49,7 +49,7 @@ pub fn run() -> Result<()> {
     crate::setup::run()?;
     let python = crate::venv::ensure("demo", &PACKAGES)?;
     eprintln!("building ps_master, ps_server and the Python package");
-    let build = ["build", "--release", "--package", "shoal", "--bin", "ps_master", "--bin", "ps_server"];
+    let build = ["build", "--release", "--package", "shoal", "--bins"];
     crate::cargo::run(&mut crate::cargo::cargo(&build), "build the servers")?;
     crate::wheel::ensure_installed(&python)?;
 

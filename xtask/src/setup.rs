@@ -34,7 +34,18 @@ fn venv_module(_: &Need) -> bool {
 /// Leaves the system able to run every test, or says exactly what is missing. Quick when nothing is.
 pub fn run() -> Result<()> {
     rust_components()?;
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)(need)).collect();
+    let needs: Vec<&Need> = NEEDS.iter().collect();
+    satisfy("the tests", &needs)
+}
+
+/// The same for programs that only `who` needs: each with its Debian package.
+pub fn programs(who: &str, wanted: &[(&'static str, &'static [&'static str])]) -> Result<()> {
+    let needs: Vec<Need> = wanted.iter().map(|(what, packages)| Need { what, packages, is_there: on_path }).collect();
+    satisfy(who, &needs.iter().collect::<Vec<_>>())
+}
+
+fn satisfy(who: &str, needs: &[&Need]) -> Result<()> {
+    let missing: Vec<&&Need> = needs.iter().filter(|need| !(need.is_there)(need)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -42,15 +53,15 @@ pub fn run() -> Result<()> {
     let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
     let by_hand = format!("apt-get install --no-install-recommends {}", packages.join(" "));
     if find_program("apt-get").is_none() {
-        bail!("the tests need {what}\nhint: install what Debian has in these packages: {}", packages.join(" "));
+        bail!("{who} need {what}\nhint: install what Debian has in these packages: {}", packages.join(" "));
     }
     if !rustix::process::geteuid().is_root() {
-        bail!("the tests need {what}\nhint: sudo {by_hand}");
+        bail!("{who} need {what}\nhint: sudo {by_hand}");
     }
-    eprintln!("the tests need {what}; installing Debian packages: {}", packages.join(" "));
+    eprintln!("{who} need {what}; installing Debian packages: {}", packages.join(" "));
     install(&packages).with_context(|| {
         format!(
-            "the tests need {what}, and installing it failed\n\
+            "{who} need {what}, and installing it failed\n\
              hint: check that this machine reaches its package mirror (/etc/apt/sources.list*), or install by hand: {by_hand}"
         )
     })?;

@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: side-by-side measurements.
 
+mod launch;
 mod peers;
 mod sync;
 
@@ -13,10 +14,13 @@ pub struct Args {
 enum Bench {
     /// Sum gradients of four workers: ours, Gloo and Open MPI.
     Sync(sync::Args),
+    /// Start a gang on 16 hosts and gather its logs: ours, mpirun, pdsh and ssh.
+    Launch(launch::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.bench {
         Bench::Sync(args) => sync::run(args),
+        Bench::Launch(args) => launch::run(args),
     }
 }

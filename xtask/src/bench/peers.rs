@@ -1,13 +1,12 @@
 //! The peers: what is measured beside ours, brought onto this machine when missing.
 
 use anyhow::{Context, Result, bail};
-use shoal_testkit::hosts::find_program;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Programs and their Debian packages. `mpicc` stands for the headers and libraries that mpi4py may be built against.
-const PROGRAMS: [(&str, &str); 4] =
-    [("mpirun", "openmpi-bin"), ("mpicc", "libopenmpi-dev"), ("iperf3", "iperf3"), ("cc", "gcc")];
+const PROGRAMS: [(&str, &[&str]); 4] =
+    [("mpirun", &["openmpi-bin"]), ("mpicc", &["libopenmpi-dev"]), ("iperf3", &["iperf3"]), ("cc", &["gcc"])];
 
 /// Without dependencies, because PyTorch's on Linux are 2.5 GB of CUDA libraries that Gloo on CPUs never calls: the package index has no
 /// CPU build. `cuda-runtime` and `cuda-cupti` are real (10 MB; PyTorch calls them while it loads), the rest is made by `light_torch.py`.
@@ -32,41 +31,10 @@ const PACKAGES: [&str; 15] = [
 
 /// Installs what is missing, or says what is; gives the interpreter that has PyTorch and mpi4py.
 pub fn ensure() -> Result<PathBuf> {
-    programs()?;
+    crate::setup::programs("the peers", &PROGRAMS)?;
     let python = crate::venv::ensure("bench", &PACKAGES)?;
     torch(&python)?;
     Ok(python)
-}
-
-fn programs() -> Result<()> {
-    let missing = || PROGRAMS.iter().filter(|(program, _)| find_program(program).is_none());
-    let packages: Vec<&str> = missing().map(|(_, package)| *package).collect();
-    if packages.is_empty() {
-        return Ok(());
-    }
-    let what = missing().map(|(program, _)| *program).collect::<Vec<_>>().join(", ");
-    let by_hand = format!("apt-get install --no-install-recommends {}", packages.join(" "));
-    if !rustix::process::geteuid().is_root() || find_program("apt-get").is_none() {
-        bail!("the bench needs {what}\nhint: on Debian, as root: {by_hand}");
-    }
-    eprintln!("installing {}", packages.join(" "));
-    for args in [&["update"][..], &[&["install", "-y", "--no-install-recommends"], &packages[..]].concat()] {
-        let output = Command::new("apt-get")
-            .arg("--quiet")
-            .args(args)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdin(Stdio::null())
-            .output()
-            .context("apt-get did not start")?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            bail!(
-                "the bench needs {what}, and `apt-get {}` failed: {said}\nhint: try by hand: {by_hand}",
-                args.join(" ")
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Makes `import torch` work, once for each environment.

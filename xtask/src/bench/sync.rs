@@ -113,7 +113,7 @@ fn warn_if_busy() {
 
 fn build_ours(python: &Path) -> Result<()> {
     crate::wheel::ensure_installed(python)?;
-    let mut build = crate::cargo::cargo(&["build", "--release", "--quiet", "--bin", "ps_master"]);
+    let mut build = crate::cargo::cargo(&["build", "--release", "--quiet", "--package", "shoal", "--bins"]);
     crate::cargo::run(&mut build, "build ps_master")
 }
 

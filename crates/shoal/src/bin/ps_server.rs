@@ -1,3 +1,3 @@
-fn main() -> std::process::ExitCode {
-    shoal::programs::main()
-}
+//! `ps_server` is `shoal` under another name (see `src/programs.rs`): one file to build, to link and to send to hosts.
+
+include!("as_shoal.in");
