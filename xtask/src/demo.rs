@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const PACKAGES: [&str; 2] = ["numpy", "scikit-learn"];
+pub const PACKAGES: [&str; 2] = ["numpy", "scikit-learn"];
 const WORKERS: usize = 4;
 const SERVERS: usize = 2;
 const POLL: Duration = Duration::from_millis(50);

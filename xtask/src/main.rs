@@ -8,6 +8,7 @@ mod gang;
 mod hosts;
 mod report;
 mod setup;
+mod show;
 mod test;
 mod venv;
 mod wheel;

@@ -35,7 +35,7 @@ enum Step {
     Rust,
     /// pytest on the built package
     Python,
-    /// the demo, which checks its own result
+    /// the demo and psd_run on four test hosts, which check their own results
     E2e,
 }
 
@@ -86,7 +86,7 @@ fn timed(step: Step, strict: bool) -> Outcome {
         }
         Step::Rust => rust(strict),
         Step::Python => python(strict),
-        Step::E2e => crate::demo::run().map(|()| Passed { skipped: 0 }),
+        Step::E2e => crate::demo::run().and_then(|()| crate::show::run()).map(|()| Passed { skipped: 0 }),
     };
     if let Err(error) = &result {
         println!("{}", crate::report::told(error));

@@ -1,7 +1,7 @@
 //! `cargo xtask bench NAME`: side-by-side measurements.
 
 mod launch;
-mod peers;
+pub mod peers;
 mod sync;
 
 #[derive(clap::Args)]

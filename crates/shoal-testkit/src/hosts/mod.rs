@@ -81,6 +81,12 @@ impl Host {
         ]);
         command
     }
+
+    /// Kills the host: its first process, and with it everything that runs on it, at once and without a word.
+    pub fn kill(&self) -> std::io::Result<()> {
+        let init = rustix::process::Pid::from_raw(self.init).ok_or(std::io::ErrorKind::NotFound)?;
+        Ok(rustix::process::kill_process(init, rustix::process::Signal::KILL)?)
+    }
 }
 
 /// A set of hosts that is up.
