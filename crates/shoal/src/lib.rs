@@ -7,4 +7,5 @@ pub mod launch;
 pub mod logging;
 pub mod metrics;
 pub mod programs;
+pub mod say;
 pub mod signals;

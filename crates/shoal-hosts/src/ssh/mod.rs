@@ -5,10 +5,11 @@
 //! | `options` | which arguments does ssh get for a host (pure) |
 //! | `explain` | what does ssh's complaint mean, and what can be done about it (pure) |
 //! | `connection` | how is the one connection of a host opened, shared and used |
-//! | `deliver` | how does our program get to a host |
+//! | `deliver`, `digest_cache` | how does our program get to a host, and under which name |
 
 pub mod connection;
 pub mod deliver;
+pub mod digest_cache;
 pub mod explain;
 pub mod options;
 

@@ -12,15 +12,15 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     match &args.verb {
         Verb::Check { file, json } => {
             let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
-            if *json { println!("{}", as_json(&fleet)) } else { print!("{}", table(&fleet)) }
+            if *json { crate::say::line(as_json(&fleet)) } else { crate::say::out(table(&fleet)) }
         }
         Verb::Convert { file } => {
             let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
-            print!("{}", convert::to_native_yaml(&fleet));
+            crate::say::out(convert::to_native_yaml(&fleet));
         }
         Verb::Schema => {
             let text = serde_json::to_string_pretty(&schema::native_json_schema()).unwrap_or_default();
-            println!("{text}");
+            crate::say::line(text);
         }
     }
     Ok(Exit::Success.into())

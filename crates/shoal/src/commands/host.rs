@@ -11,7 +11,7 @@ pub fn run(args: Args) -> ExitCode {
             let digest = std::env::current_exe().and_then(|me| shoal_hosts::ssh::deliver::digest_of(&me));
             match digest {
                 Ok(digest) => {
-                    println!("{digest}");
+                    crate::say::line(digest);
                     ExitCode::SUCCESS
                 }
                 Err(e) => {

@@ -42,9 +42,9 @@ fn show_status(args: &Args, token: &str) -> Result<(), SyncError> {
     let answer: FromMaster = control::receive(&mut stream).map_err(|e| unreachable(e.to_string()))?;
     let FromMaster::Status(value) = answer else { return Err(unreachable("it answered something else".into())) };
     if args.json {
-        println!("{value}");
+        crate::say::line(value);
     } else {
-        print!("{}", table(&value));
+        crate::say::out(table(&value));
     }
     Ok(())
 }

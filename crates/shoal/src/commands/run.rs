@@ -71,7 +71,7 @@ pub fn begin(
 ) -> Result<ExitCode, NotBegun> {
     let plan = plan::gang(&fleet, spec).map_err(|e| NotBegun::Wrong(e.to_string()))?;
     if dry_run {
-        print!("{}", plan::render::render(&plan));
+        crate::say::out(plan::render::render(&plan));
         return Ok(Exit::Success.into());
     }
     let me =
@@ -95,13 +95,16 @@ fn parcel(fleet: &Fleet, plan: &GangPlan, me: &Path) -> Result<Parcel, NotBegun>
     if !remote {
         return Ok(Parcel { path, digest: String::new() });
     }
-    Parcel::of(&path).map_err(|e| NotBegun::Here(format!("cannot read {}: {e}", path.display())))
+    let cache = Settings::from_env().folder.with_file_name("digest");
+    let digest = shoal_hosts::ssh::digest_cache::digest(&path, &cache)
+        .map_err(|e| NotBegun::Here(format!("cannot read {}: {e}", path.display())))?;
+    Ok(Parcel { path, digest })
 }
 
 /// Says how it went.
 fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, program: &str) -> ExitCode {
     if report.detached {
-        println!("{run}");
+        crate::say::line(run);
         eprintln!("{program}: all ranks have started; `shoal ps`, `shoal logs {run}`, `shoal stop {run}`");
         return Exit::Success.into();
     }
@@ -114,7 +117,7 @@ fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, pro
     };
     if style == Style::Json {
         let ends = serde_json::to_value(&report.ends).unwrap_or_default();
-        println!("{}", serde_json::json!({ "event": "over", "run": run, "exit_code": code, "ranks": ends }));
+        crate::say::line(serde_json::json!({ "event": "over", "run": run, "exit_code": code, "ranks": ends }));
         return ExitCode::from(code);
     }
     let mut text = outcome::summary(&report.ends);
