@@ -1,5 +1,6 @@
 //! Shoal's nouns and decisions, as values and functions over values (CORE-1: no I/O, no clock, no global, no randomness).
 
+pub mod checkup;
 pub mod diagnostic;
 pub mod document;
 pub mod fleet;

@@ -2,10 +2,12 @@
 
 pub mod args;
 pub mod commands;
+mod doctor;
 pub mod exit;
 pub mod launch;
 pub mod logging;
 pub mod metrics;
+mod on_host;
 pub mod programs;
 pub mod say;
 pub mod signals;

@@ -22,6 +22,7 @@ fn shoal() -> ExitCode {
     match args::shoal::Args::parse().verb {
         args::shoal::Verb::Run(args) => conclude("shoal run", commands::run::run(&args)),
         args::shoal::Verb::Fleet(args) => conclude("shoal fleet", commands::fleet::run(&args)),
+        args::shoal::Verb::Doctor(args) => conclude("shoal doctor", commands::doctor::run(&args)),
         args::shoal::Verb::Host(args) => commands::host::run(args),
     }
 }

@@ -7,7 +7,7 @@ mod command;
 mod log;
 mod lookup;
 mod memory;
-mod prepare;
+pub mod prepare;
 mod spawn;
 mod status;
 

@@ -20,6 +20,10 @@ pub enum Part {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Tells what this host is like, to `shoal doctor`.
+    Probe,
+    /// Measures the ways to other hosts, for `shoal doctor`.
+    Peer,
     /// Prints the name of this program's content.
     Digest,
 }

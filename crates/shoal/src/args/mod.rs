@@ -1,5 +1,6 @@
 //! Command lines, one file a program.
 
+pub mod doctor;
 pub mod fleet;
 pub mod host;
 pub mod ps_master;

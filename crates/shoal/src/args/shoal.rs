@@ -14,6 +14,7 @@ pub struct Args {
 pub enum Verb {
     Run(Box<super::run::Args>),
     Fleet(super::fleet::Args),
+    Doctor(super::doctor::Args),
     /// What hosts run for us; not for people.
     #[command(hide = true)]
     Host(super::host::Args),

@@ -1,5 +1,6 @@
 //! What the programs do, one file a verb.
 
+pub mod doctor;
 pub mod fleet;
 mod fleet_file;
 pub mod host;
