@@ -28,6 +28,8 @@ pub enum Seen {
         host: String,
         why: String,
     },
+    /// Nothing will be started: who has not begun never will.
+    Abandoned,
     /// Somebody wants it to end: politely at first.
     Interrupted,
     /// Nothing; time passes.
@@ -66,12 +68,14 @@ pub struct Follow {
     grace_ms: u64,
     phase: Phase,
     interrupts: u32,
+    interrupted_ms: Option<u64>,
 }
 
 impl Follow {
     pub fn new(ranks: impl IntoIterator<Item = (Rank, String)>, grace_ms: u64) -> Follow {
         let member = |(rank, host)| (rank, Member { rank, host, started_ms: None, ended: None });
-        Follow { members: ranks.into_iter().map(member).collect(), grace_ms, phase: Phase::Running, interrupts: 0 }
+        let members = ranks.into_iter().map(member).collect();
+        Follow { members, grace_ms, phase: Phase::Running, interrupts: 0, interrupted_ms: None }
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {
@@ -82,8 +86,9 @@ impl Follow {
         self.phase
     }
 
-    pub fn was_interrupted(&self) -> bool {
-        self.interrupts > 0
+    /// When somebody first wanted it to end.
+    pub fn interrupted_ms(&self) -> Option<u64> {
+        self.interrupted_ms
     }
 
     /// Takes in what happened and says what to do about it.
@@ -96,7 +101,10 @@ impl Follow {
                 }
             }
             Seen::Ended { rank, ending, ran_ms } => {
+                let expected = self.is_done() && self.phase != Phase::Running;
                 if let Some(member) = self.members.get_mut(&rank).filter(|m| m.ended.is_none()) {
+                    // The work is done and all are told to go: a server that hears of it from the master first has not failed.
+                    let ending = if expected { Ending::Stopped } else { ending };
                     failed = ending.is_failure();
                     member.ended = Some((ending, now_ms, ran_ms));
                 }
@@ -107,15 +115,29 @@ impl Follow {
                     let ran_ms = member.started_ms.map_or(0, |at| now_ms.saturating_sub(at));
                     let ending = match member.started_ms {
                         Some(_) => Ending::Lost { why: why.clone() },
-                        None => Ending::NotStarted { why: why.clone() },
+                        None => Ending::Unreachable { why: why.clone() },
                     };
                     member.ended = Some((ending, now_ms, ran_ms));
                 }
             }
-            Seen::Interrupted => self.interrupts += 1,
+            Seen::Abandoned => {
+                for member in self.members.values_mut().filter(|m| m.started_ms.is_none() && m.ended.is_none()) {
+                    member.ended = Some((Ending::Stopped, now_ms, 0));
+                }
+            }
+            Seen::Interrupted => {
+                self.interrupts += 1;
+                self.interrupted_ms.get_or_insert(now_ms);
+            }
             Seen::Tick => {}
         }
         self.decide(failed, now_ms)
+    }
+
+    /// All workers are over; the rest only served them.
+    fn is_done(&self) -> bool {
+        let mut workers = self.members.values().filter(|m| matches!(m.rank, Rank::Worker(_)));
+        workers.all(|m| m.ended.is_some())
     }
 
     fn decide(&mut self, failed: bool, now_ms: u64) -> Vec<Do> {
@@ -123,10 +145,8 @@ impl Follow {
             self.phase = Phase::Over;
             return Vec::new();
         }
-        let is_worker = |m: &&Member| matches!(m.rank, Rank::Worker(_));
-        let done = self.members.values().filter(is_worker).all(|m| m.ended.is_some());
         match self.phase {
-            Phase::Running if failed || done || self.interrupts > 0 => {
+            Phase::Running if failed || self.is_done() || self.interrupts > 0 => {
                 self.phase = Phase::Stopping { since_ms: now_ms };
                 vec![Do::Stop { grace_ms: self.grace_ms }]
             }
@@ -184,6 +204,17 @@ mod tests {
     }
 
     #[test]
+    fn helpers_that_end_badly_after_the_work_is_done_have_not_failed() {
+        let ranks = [(Rank::Master, "a"), (Rank::Server(0), "b"), (Rank::Worker(0), "a")];
+        let mut gang = Follow::new(ranks.map(|(rank, host)| (rank, host.to_string())), 5_000);
+        assert_eq!(gang.see(ended(Rank::Worker(0), Ending::Exited(0)), 10), [STOP]);
+        gang.see(ended(Rank::Server(0), Ending::Exited(1)), 20);
+        gang.see(ended(Rank::Master, Ending::Exited(0)), 30);
+        assert!(gang.members().all(|m| m.ended.as_ref().is_some_and(|e| !e.0.is_failure())));
+        assert_eq!(gang.phase(), Phase::Over);
+    }
+
+    #[test]
     fn the_first_failure_stops_everyone_once() {
         let mut gang = gang();
         assert_eq!(gang.see(ended(Rank::Worker(1), Ending::Exited(3)), 10), [STOP]);
@@ -207,7 +238,18 @@ mod tests {
         assert_eq!(gang.see(lost("a"), 200), []);
         assert_eq!(gang.phase(), Phase::Over);
         let master = gang.members().next().and_then(|m| m.ended.clone());
-        assert!(matches!(master, Some((Ending::NotStarted { .. }, ..))));
+        assert!(matches!(master, Some((Ending::Unreachable { .. }, ..))));
+    }
+
+    #[test]
+    fn a_gang_that_never_began_is_over_at_once() {
+        let mut gang = gang();
+        gang.see(Seen::HostLost { host: "b".into(), why: "no route".into() }, 5);
+        assert_eq!(gang.see(Seen::Abandoned, 6), []);
+        assert_eq!(gang.phase(), Phase::Over);
+        let failed: Vec<Rank> =
+            gang.members().filter(|m| m.ended.as_ref().is_some_and(|e| e.0.is_failure())).map(|m| m.rank).collect();
+        assert_eq!(failed, [Rank::Worker(1)]);
     }
 
     #[test]

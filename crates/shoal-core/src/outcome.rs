@@ -8,7 +8,7 @@
 //! | 128 + n | a rank was ended by signal n |
 //! | 130 | it was stopped on request |
 //! | 137 | a rank was killed because memory ran out |
-//! | 255 | a host was lost, as ssh itself says it |
+//! | 255 | a host could not be reached or was lost, as ssh itself says it |
 
 use crate::rank::Rank;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ pub const STOPPED: u8 = 130;
 pub const OUT_OF_MEMORY: u8 = 137;
 pub const LOST: u8 = 255;
 
+/// Failures after the first that a summary names one by one.
+const MOST_NAMED: usize = 5;
+
 /// How one rank ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -29,6 +32,10 @@ pub enum Ending {
     /// The kernel killed it for memory.
     OutOfMemory,
     NotStarted {
+        why: String,
+    },
+    /// Its host could not be reached, so it was never started.
+    Unreachable {
         why: String,
     },
     /// Its host is gone, so nobody knows.
@@ -44,6 +51,11 @@ impl Ending {
         !matches!(self, Ending::Exited(0) | Ending::Stopped)
     }
 
+    /// Whether it says more about the host than about the rank.
+    fn is_of_the_host(&self) -> bool {
+        matches!(self, Ending::Unreachable { .. } | Ending::Lost { .. })
+    }
+
     /// What the run's exit code is if this decides it.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -51,7 +63,7 @@ impl Ending {
             Ending::Signaled(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
             Ending::OutOfMemory => OUT_OF_MEMORY,
             Ending::NotStarted { .. } => NOT_STARTED,
-            Ending::Lost { .. } => LOST,
+            Ending::Unreachable { .. } | Ending::Lost { .. } => LOST,
             Ending::Stopped => STOPPED,
         }
     }
@@ -86,6 +98,7 @@ impl fmt::Display for RankEnd {
             },
             Ending::OutOfMemory => write!(f, "killed {after}: the host ran out of memory"),
             Ending::NotStarted { why } => write!(f, "not started: {why}"),
+            Ending::Unreachable { why } => write!(f, "not started: {why}"),
             Ending::Lost { why } => write!(f, "lost {after}: {why}"),
             Ending::Stopped => write!(f, "stopped {after}"),
         }
@@ -123,13 +136,27 @@ pub fn summary(ends: &[RankEnd]) -> String {
     let plural = if workers == 1 { "worker" } else { "workers" };
     match first_failure(ends) {
         Some(first) => {
-            let others = ends.iter().filter(|end| end.ending.is_failure()).count() - 1;
-            let others = match others {
-                0 => String::new(),
-                1 => "\n  1 other rank failed after it".into(),
-                n => format!("\n  {n} other ranks failed after it"),
+            let mut others: Vec<&RankEnd> =
+                ends.iter().filter(|end| end.ending.is_failure() && *end != first).collect();
+            others.sort_by_key(|end| (end.ended_ms, end.rank));
+            let mut before = first;
+            let mut named = String::new();
+            for end in others.iter().take(MOST_NAMED) {
+                let same = end.host == before.host && end.ending == before.ending && end.ending.is_of_the_host();
+                let text = if same { format!("{} on {}: likewise", end.rank, end.host) } else { end.to_string() };
+                named.push_str(&format!("\n  then {text}"));
+                before = end;
+            }
+            let others = match others.len().saturating_sub(MOST_NAMED) {
+                0 => named,
+                1 => format!("{named}\n  and 1 other rank"),
+                n => format!("{named}\n  and {n} other ranks"),
             };
-            format!("{first}\n  command: {}\n  log: {}{others}", first.command, first.log)
+            let log = match first.ending {
+                Ending::NotStarted { .. } | Ending::Unreachable { .. } => String::new(),
+                _ => format!("\n  log: {}", first.log),
+            };
+            format!("{first}\n  command: {}{log}{others}", first.command)
         }
         None if exit_code(ends) == STOPPED => format!("stopped: {workers} {plural}"),
         None => {
@@ -188,6 +215,7 @@ mod tests {
             (Ending::Signaled(40), "worker2 on node03: ended by signal 40 after 12 s", 168),
             (Ending::OutOfMemory, "worker2 on node03: killed after 12 s: the host ran out of memory", 137),
             (Ending::NotStarted { why: why() }, "worker2 on node03: not started: no such file: /opt/venv", 126),
+            (Ending::Unreachable { why: "no route".into() }, "worker2 on node03: not started: no route", 255),
             (Ending::Lost { why: "no route".into() }, "worker2 on node03: lost after 12 s: no route", 255),
             (Ending::Stopped, "worker2 on node03: stopped after 12 s", 130),
         ] {
@@ -208,7 +236,10 @@ mod tests {
         assert_eq!(first_failure(&ends).map(|e| e.rank), Some(Rank::Worker(1)));
         assert_eq!(exit_code(&ends), 137);
         let text = summary(&ends);
-        assert!(text.contains("command: python train.py") && text.contains("2 other ranks failed"), "{text}");
+        assert!(
+            text.contains("command: python train.py") && text.contains("\n  then master on node03: exited"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn impossible_wishes_are_explained() {
     for (said, wanted) in [
         (
             say(RunSpec { workers: Some(11), ..spec() }),
-            "11 workers, but the hosts have slots for 10; raise `slots` in the fleet's file, ask for fewer (-n 10), or allow it with --oversubscribe",
+            "11 workers, but the hosts have slots for 10\n  hint: raise `slots` in the fleet's file, ask for fewer (-n 10), or allow it with --oversubscribe",
         ),
         (say(RunSpec { workers: Some(0), ..spec() }), "a run needs at least one worker"),
         (

@@ -98,8 +98,7 @@ impl From<Ending> for shoal_core::outcome::Ending {
             Ending::Exited(code) => Seen::Exited(code),
             Ending::Signaled(signal) => Seen::Signaled(signal),
             Ending::OutOfMemory => Seen::OutOfMemory,
-            Ending::NotStarted { why, hint: Some(hint) } => Seen::NotStarted { why: format!("{why} ({hint})") },
-            Ending::NotStarted { why, hint: None } => Seen::NotStarted { why },
+            Ending::NotStarted { why, .. } => Seen::NotStarted { why },
             Ending::Stopped(_) => Seen::Stopped,
             Ending::Lost { why } => Seen::Lost { why },
         }

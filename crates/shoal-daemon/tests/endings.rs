@@ -56,7 +56,7 @@ fn a_missing_folder_or_virtualenv_is_named() {
     job.cwd = None;
     job.prepare = Prepare { virtualenv: Some("~/venv".into()), ..Prepare::default() };
     let (why, _) = why_not("venv", job);
-    assert!(why.contains("/venv/bin/python does not exist"), "{why}");
+    assert!(why.contains("/venv is no virtualenv on this host: its bin/python does not exist"), "{why}");
 }
 
 #[test]

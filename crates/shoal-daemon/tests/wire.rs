@@ -28,7 +28,7 @@ fn kept_samples_from_warden() {
     };
     sample(
         FromWarden::Hello(hello),
-        r#"{"hello":{"version":1,"shoal_version":"0.1.0","host":"h","pid":7,"user":"ann","ports":[40001]}}"#,
+        r#"{"hello":{"version":1,"shoal_version":"0.1.0","host":"h","pid":7,"user":"ann","ports":[40001],"client":"10.0.0.1","server":"10.0.0.2"}}"#,
     );
     sample(FromWarden::Started { rank: Rank::Worker(3), pid: 9 }, r#"{"started":{"rank":"worker3","pid":9}}"#);
     sample(

@@ -52,8 +52,8 @@ pub enum PlanError {
     #[error("{wanted} {what} are too many; the most is {most}")]
     TooMany { what: &'static str, wanted: u64, most: u64 },
     #[error(
-        "{wanted} workers, but the hosts have slots for {slots}; raise `slots` in the fleet's file, ask for fewer (-n {slots}), \
-         or allow it with --oversubscribe"
+        "{wanted} workers, but the hosts have slots for {slots}\n  hint: raise `slots` in the fleet's file, ask for fewer \
+         (-n {slots}), or allow it with --oversubscribe"
     )]
     NotEnoughSlots { wanted: usize, slots: usize },
     #[error("no host can take a worker{}", if on.is_empty() { String::new() } else { format!(" among {on}") })]

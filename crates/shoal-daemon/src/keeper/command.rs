@@ -97,7 +97,7 @@ fn enter_virtualenv(root: &Path, env: &mut Env) -> Result<(), Cannot> {
         let python = bin.join("python");
         let why = if python.is_symlink() { "leads nowhere" } else { "does not exist" };
         return cannot(
-            format!("the virtualenv {} cannot be used: {} {why} on this host", root.display(), python.display()),
+            format!("{} is no virtualenv on this host: its bin/python {why}", root.display()),
             Some("make it on this host (python3 -m venv), or put it on a drive that all hosts share"),
         );
     }

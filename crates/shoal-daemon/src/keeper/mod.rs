@@ -240,7 +240,7 @@ impl Keeper {
         if let (Some(steps), Some(progress)) = (&child.command.steps, &mut child.progress)
             && let Some(why) = prepare::failure(&spawn::said(progress), steps, &child.command.name, &how.to_string())
         {
-            return Ending::NotStarted { why, hint: Some("its last lines of output say more".into()) };
+            return Ending::NotStarted { why, hint: None };
         }
         // A shell in between turns the kernel's SIGKILL into 137.
         let killed = matches!(how, How::Signaled(libc::SIGKILL) | How::Exited(137));

@@ -56,7 +56,8 @@ impl Settings {
     pub fn parse(args: impl IntoIterator<Item = String>, keeper: &[&str]) -> Result<Settings, String> {
         let mut settings = Settings {
             ports: 0,
-            silence: Duration::from_secs(6),
+            // With the usual grace of five seconds nothing is left after ten, whatever ranks make of being asked to end.
+            silence: Duration::from_secs(4),
             detachable: false,
             state: records::root(),
             keeper: keeper.iter().map(|s| s.to_string()).collect(),

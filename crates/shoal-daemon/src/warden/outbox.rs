@@ -41,6 +41,8 @@ struct State {
     usage: BTreeMap<Rank, Vec<u8>>,
     lanes: Vec<Lane>,
     turn: usize,
+    /// The last message was handed in: whatever comes after it is dropped.
+    last: bool,
     /// The launcher is gone: everything is dropped.
     closed: bool,
     /// The writer is writing.
@@ -69,7 +71,7 @@ impl Outbox {
         let mut state = self.lock();
         let bytes = protocol::encode_from_warden(message);
         match message {
-            _ if state.closed => return,
+            _ if state.closed || state.last => return,
             // Only the newest is of interest.
             FromWarden::Usage { rank, .. } => _ = state.usage.insert(*rank, bytes),
             FromWarden::Pong if state.messages.contains(&bytes) => {}
@@ -82,6 +84,18 @@ impl Outbox {
         }
         drop(state);
         self.news.notify_one();
+    }
+
+    /// Nothing is said after this one. What of the output has not been sent by now is in the log.
+    pub fn send_last(&self, message: &FromWarden) {
+        let mut state = self.lock();
+        state.usage.clear();
+        state.lanes.iter_mut().for_each(Lane::clear);
+        state.messages.push_back(protocol::encode_from_warden(message));
+        state.last = true;
+        drop(state);
+        self.news.notify_one();
+        self.room.notify_all();
     }
 
     /// A lane for the output of a rank.
@@ -101,7 +115,7 @@ impl Outbox {
     /// Output that is in the log. Never waits.
     pub fn filed(&self, lane: usize, offset: u64, at: u64, len: u64) {
         let mut state = self.lock();
-        let closed = state.closed;
+        let closed = state.closed || state.last;
         let lane = &mut state.lanes[lane];
         (lane.end, lane.file_end) = (offset + len, at + len);
         if closed {
@@ -118,10 +132,10 @@ impl Outbox {
     /// Output that is nowhere else. Waits while there is too much of it, and the launcher lives.
     pub fn bytes(&self, lane: usize, offset: u64, bytes: Vec<u8>) {
         let mut state = self.lock();
-        while !state.closed && state.lanes[lane].in_memory >= IN_MEMORY {
+        while !state.closed && !state.last && state.lanes[lane].in_memory >= IN_MEMORY {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let closed = state.closed;
+        let closed = state.closed || state.last;
         let lane = &mut state.lanes[lane];
         lane.end = offset + bytes.len() as u64;
         if !closed {
@@ -151,10 +165,7 @@ impl Outbox {
         state.closed = true;
         state.messages.clear();
         state.usage.clear();
-        for lane in &mut state.lanes {
-            lane.parts.clear();
-            lane.in_memory = 0;
-        }
+        state.lanes.iter_mut().for_each(Lane::clear);
         drop(state);
         self.news.notify_all();
         self.room.notify_all();
@@ -249,6 +260,11 @@ impl State {
 }
 
 impl Lane {
+    fn clear(&mut self) {
+        self.parts.clear();
+        self.in_memory = 0;
+    }
+
     fn take(&mut self) -> Option<Next> {
         match self.parts.front_mut()? {
             Part::Filed { offset, at, len } => {

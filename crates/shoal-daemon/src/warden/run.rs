@@ -15,6 +15,7 @@ use crate::{proc, records};
 use rustix::process::Signal;
 use shoal_core::job::{HostJob, JOB_VERSION};
 use shoal_core::rank::Rank;
+use shoal_core::variables;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -160,7 +161,7 @@ impl Warden {
             ToWarden::Kill => self.stop(0),
             ToWarden::Ping => self.outbox.send(&FromWarden::Pong),
             ToWarden::Detach if self.is_detached() => {
-                self.outbox.send(&FromWarden::Detached);
+                self.outbox.send_last(&FromWarden::Detached);
                 let end = Instant::now() + LAST_WORDS;
                 while !self.outbox.is_empty() && Instant::now() < end {
                     std::thread::sleep(Duration::from_millis(1));
@@ -239,14 +240,23 @@ impl Warden {
         if std::mem::replace(&mut one.ended, true) {
             return;
         }
-        // Without a launcher nobody else does: the first failure ends the gang, as far as it is here. (Other hosts of a
-        // detached gang are not told yet.)
-        let last_for_all = self.is_detached() && !ending.success();
+        // Without a launcher nobody else does: the first failure ends the gang, and so does the last worker, as far as it is
+        // here. (Other hosts of a detached gang are not told yet.)
+        let last_for_all = self.is_detached() && (!ending.success() || self.is_done());
         let rank = self.ranks[index].rank;
         self.outbox.send(&FromWarden::Ended { rank, ending, after_ms, log_bytes, tail });
         if last_for_all {
             self.stop(self.grace());
         }
+    }
+
+    /// Whether all workers of the gang are over, where all of them are here; the master and the servers only served them.
+    fn is_done(&self) -> bool {
+        let is_worker = |rank: &Rank| matches!(rank, Rank::Worker(_));
+        let all =
+            self.job.iter().flat_map(|job| &job.ranks).find_map(|r| r.env.get(variables::WORLD_SIZE)?.parse().ok());
+        let over = self.ranks.iter().filter(|r| is_worker(&r.rank) && r.ended).count();
+        all.is_some_and(|all: usize| over >= all)
     }
 
     fn stop(&mut self, grace_ms: u64) {

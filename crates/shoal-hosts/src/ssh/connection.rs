@@ -1,6 +1,6 @@
 //! The one connection of a host: opened by the system's ssh, shared by everything we do there, kept warm for the next command.
 
-use super::explain::{Failure, Trouble, explain};
+use super::explain::{self, Failure, Trouble, explain};
 use super::options;
 use crate::process::{End, Exit, Process, Said};
 use sha2::{Digest, Sha256};
@@ -13,8 +13,10 @@ use tokio::runtime::Runtime;
 
 /// How long ssh may take in all; it gives up connecting after ten seconds by itself.
 const OPENING: Duration = Duration::from_secs(25);
+/// How long a host may take to free the session of a command that is over.
+const FREEING: Duration = Duration::from_secs(2);
 /// How often a host that turns us away during the greeting is tried again: it may only be busy.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 6;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -53,6 +55,11 @@ pub struct Connection {
 impl Connection {
     /// Uses the host's open connection, or opens it.
     pub fn open(fleet: &Fleet, host: &Host, settings: &Settings) -> Result<Connection, Failure> {
+        Connection::open_nth(fleet, host, settings, 0)
+    }
+
+    /// The `n`-th connection to a host: hosts allow each only so many sessions (MaxSessions).
+    pub fn open_nth(fleet: &Fleet, host: &Host, settings: &Settings, n: u32) -> Result<Connection, Failure> {
         let user = match &host.reach {
             Reach::Ssh { user, .. } => user.clone(),
             Reach::Local => None,
@@ -74,11 +81,20 @@ impl Connection {
                 fault(Trouble::Other, format!("{what}: {e}"), "is the disk full, or the folder not yours?")
             }
         };
+        if let Reach::Ssh { key: Some(key), .. } = &host.reach
+            && let Err(e) = std::fs::File::open(expand(key))
+        {
+            let (what, hint) = explain::unusable(key, &e);
+            return Err(fault(Trouble::KeyUnusable, what, &hint));
+        }
         let private = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder);
         private.map_err(system("no folder for the connection's socket"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = Arc::new(runtime.map_err(system("no event loop"))?);
-        let control = settings.folder.join(name_of(&options::identity(fleet, host, settings.config.as_deref())));
+        let identity = format!("{}\0{n}", options::identity(fleet, host, settings.config.as_deref()));
+        let control = settings.folder.join(name_of(&identity));
+        // One opens it, the others that come at the same time find it open.
+        let _turn = turn(&control).map_err(system("no lock for the connection"))?;
         let connection = |session| Connection {
             host: host.name.clone(),
             target: target.clone(),
@@ -99,7 +115,11 @@ impl Connection {
                 Refused::NoSsh(why) => {
                     fault(Trouble::NoSsh, format!("ssh could not be run: {why}"), "install the OpenSSH client")
                 }
-                Refused::Said(text) => explain(&host.name, &target, user.as_deref(), &text),
+                Refused::Said(text) => match options::jump(fleet, host).filter(|_| explain::is_of_the_jump_host(&text))
+                {
+                    Some(gate) => explain::on_the_way(&host.name, gate, &text),
+                    None => explain(&host.name, &target, user.as_deref(), &text),
+                },
                 Refused::Silent => fault(
                     Trouble::Unreachable,
                     format!("ssh did not get through within {} s", OPENING.as_secs()),
@@ -109,7 +129,10 @@ impl Connection {
             if failure.trouble != Trouble::TurnedAway || attempt >= ATTEMPTS {
                 return Err(failure);
             }
-            std::thread::sleep(Duration::from_millis(150 << attempt));
+            // Not all of those who were turned away at the same time come back at the same time.
+            let spread =
+                std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| u64::from(now.subsec_nanos()) % 100);
+            std::thread::sleep(Duration::from_millis((150 << attempt) * (50 + spread) / 100));
         }
         let lost =
             || fault(Trouble::Other, "the connection opened and closed at once".into(), "see the host's auth log");
@@ -152,9 +175,22 @@ impl Connection {
         }
     }
 
+    /// Starts a line after another one: the host may take a moment to count that one's session as over.
+    pub fn start_next(&self, line: &str) -> Result<Process, Failure> {
+        let deadline = std::time::Instant::now() + FREEING;
+        loop {
+            match self.start(line) {
+                Err(full) if full.trouble == Trouble::TooManySessions && std::time::Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Runs a short shell line there to its end.
     pub fn run(&self, line: &str, input: Vec<u8>, limit: Duration) -> Result<Said, Failure> {
-        self.start(line)?.finish(input, limit).ok_or_else(|| Failure {
+        self.start_next(line)?.finish(input, limit).ok_or_else(|| Failure {
             host: self.host.clone(),
             target: self.target.clone(),
             trouble: Trouble::Unreachable,
@@ -168,8 +204,24 @@ impl Connection {
     }
 }
 
+/// `~` as ssh understands it.
+fn expand(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
 fn shorten(line: &str) -> String {
     if line.chars().count() <= 60 { line.into() } else { format!("{}...", line.chars().take(57).collect::<String>()) }
+}
+
+/// Held until the file is dropped. Whoever holds it gives up after a bound of its own.
+fn turn(control: &Path) -> std::io::Result<std::fs::File> {
+    let path = format!("{}.lock", control.display());
+    let file = std::fs::File::options().create(true).truncate(true).write(true).open(path)?;
+    file.lock()?;
+    Ok(file)
 }
 
 /// Short, because paths of sockets may have only about a hundred bytes.

@@ -68,15 +68,28 @@ pub fn deliver(connection: &Connection, host: &str, parcel: &Parcel) -> Result<(
     match said.exit {
         Exit::Code(0) => Ok(()),
         exit => {
-            let words = said.errors.lines().last().unwrap_or("no word why").to_string();
-            let hint = if words.contains("No space left") || words.contains("quota") {
-                "free space in the home folder there"
-            } else if words.contains("GLIBC") || words.contains("not found") || words.contains("Exec format") {
-                "the host's system is older, or of another kind, than the one shoal was built for; build shoal there, or statically"
-            } else {
-                "shoal needs a writable home folder that allows programs (no `noexec`)"
-            };
-            Err(failure(format!("shoal could not be installed in {} ({exit:?}): {words}", parcel.folder()), hint))
+            let output = String::from_utf8_lossy(&said.output);
+            let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(|l| l.trim().to_string());
+            let words = last(&said.errors).or_else(|| last(&output)).unwrap_or_else(|| "it does not say why".into());
+            let how = if let Exit::Code(code) = exit { format!("exit code {code}") } else { "cut off".into() };
+            Err(failure(
+                format!("shoal could not be put into ~/.cache/shoal there ({how}): {words}"),
+                &hint(&words, connection.target()),
+            ))
         }
+    }
+}
+
+/// What helps against a complaint (pure).
+fn hint(words: &str, target: &str) -> String {
+    let has = |signs: &[&str]| signs.iter().any(|sign| words.contains(sign));
+    if has(&["No space left", "quota"]) {
+        "free space in the home folder there".into()
+    } else if has(&["GLIBC", "Exec format"]) {
+        "the host's system is older, or of another kind, than the one shoal was built for; build shoal there, or statically".into()
+    } else if has(&["Read-only", "Permission denied", "cannot create"]) {
+        "shoal needs a writable home folder that allows programs (no `noexec`)".into()
+    } else {
+        format!("does its login run commands? try `ssh {target} true`")
     }
 }

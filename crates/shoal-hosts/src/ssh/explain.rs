@@ -1,5 +1,6 @@
 //! What ssh's complaint means, and what can be done about it (pure).
 
+use shoal_core::fleet::{Host, Reach};
 use thiserror::Error;
 
 /// Kinds of failure that want different remedies.
@@ -88,12 +89,10 @@ fn advice(trouble: Trouble, target: &str, user: Option<&str>, said: &str, words:
         Trouble::KeyRefused => (
             format!("it refused the key{}", user.map_or_else(String::new, |u| format!(" of user `{u}`"))),
             format!(
-                "is the user right, and is your public key in its ~/.ssh/authorized_keys? `ssh-copy-id {target}` puts it there ({words})"
+                "is the user right, and is your public key in its ~/.ssh/authorized_keys? `ssh-copy-id {target}` puts it there"
             ),
         ),
-        Trouble::KeyUnusable => (format!("the private key cannot be used: {words}"), {
-            "the key file must exist and be readable by you alone: `chmod 600 KEY`".into()
-        }),
+        Trouble::KeyUnusable => (format!("the private key cannot be used: {words}"), KEY_HINT.into()),
         Trouble::HostKeyChanged => {
             let place = said.lines().find_map(|l| l.trim().split_once("key in ").filter(|_| l.contains("Offending")));
             let place = place.map_or("~/.ssh/known_hosts", |(_, place)| place.trim());
@@ -116,6 +115,31 @@ fn advice(trouble: Trouble, target: &str, user: Option<&str>, said: &str, words:
         Trouble::NoSsh => (format!("ssh could not be run: {words}"), "install the OpenSSH client".into()),
         Trouble::Other => (words.to_string(), try_it("ssh failed")),
     }
+}
+
+/// Whether the complaint is about the host in between, which did not get as far as trying the way on from there.
+pub fn is_of_the_jump_host(said: &str) -> bool {
+    said.contains("UNKNOWN port 65535") && !said.contains("stdio forwarding failed")
+}
+
+/// What the complaint about a host in between means for the one behind it.
+pub fn on_the_way(host: &str, gate: &Host, said: &str) -> Failure {
+    let user = match &gate.reach {
+        Reach::Ssh { user, .. } => user.as_deref(),
+        Reach::Local => None,
+    };
+    let target = user.map_or_else(|| gate.address.clone(), |user| format!("{user}@{}", gate.address));
+    let failure = explain(host, &target, user, said);
+    Failure { what: format!("the way there leads through {}: {}", gate.name, failure.what), ..failure }
+}
+
+const KEY_HINT: &str = "the key file must exist and be readable by you alone: `chmod 600 KEY`";
+
+/// A key file that cannot even be opened.
+pub fn unusable(key: &str, error: &std::io::Error) -> (String, String) {
+    let why = error.to_string();
+    let why = why.split(" (os error").next().unwrap_or_default();
+    (format!("the private key {key} cannot be used: {why}"), KEY_HINT.into())
 }
 
 fn address_of(target: &str) -> &str {

@@ -5,8 +5,10 @@ use shoal_core::quote::quote;
 use std::path::Path;
 
 /// Never asks anything; new hosts are accepted, changed keys are not; a connection that says nothing for six seconds is dead.
-const ALWAYS: [&str; 6] = [
+/// What ssh complains of is what we explain, whatever else people want to hear of it.
+const ALWAYS: [&str; 7] = [
     "BatchMode=yes",
+    "LogLevel=INFO",
     "StrictHostKeyChecking=accept-new",
     "ConnectTimeout=10",
     "ServerAliveInterval=2",
@@ -36,18 +38,26 @@ fn reach(host: &Host, config: Option<&Path>) -> Vec<String> {
     args
 }
 
+/// The host that this one is reached through.
+pub fn jump<'f>(fleet: &'f Fleet, host: &Host) -> Option<&'f Host> {
+    match &host.reach {
+        Reach::Ssh { jump: Some(jump), .. } => fleet.host(jump),
+        _ => None,
+    }
+}
+
 /// Arguments that open the shared connection of a host and leave it in the background.
 pub fn master(fleet: &Fleet, host: &Host, config: Option<&Path>, control: &Path, persist_s: u32) -> Vec<String> {
     let mut args = reach(host, config);
     let control = control.display();
     args.extend(["-M".into(), "-S".into(), control.to_string(), "-f".into(), "-N".into(), "-T".into()]);
     args.extend(["-E".into(), format!("{control}.log"), "-o".into(), format!("ControlPersist={persist_s}")]);
-    if let Reach::Ssh { jump: Some(jump), .. } = &host.reach
-        && let Some(jump) = fleet.host(jump)
-    {
+    if let Some(jump) = jump(fleet, host) {
         // Not -J: its hosts take their options from the configuration file alone.
         let mut through = vec!["ssh".to_string()];
         through.extend(reach(jump, config));
+        // Its complaints belong to the rest.
+        through.extend(["-E".into(), format!("{control}.log")]);
         through.extend(["-W".into(), "[%h]:%p".into(), "--".into(), jump.address.clone()]);
         let words: Vec<String> = through.iter().map(|word| quote(word).to_string()).collect();
         args.extend(["-o".into(), format!("ProxyCommand={}", words.join(" "))]);

@@ -21,13 +21,17 @@ pub fn read(path: &Path) -> Result<Fleet, String> {
 
 pub fn text_of(path: &Path) -> Result<String, String> {
     let name = path.display();
-    let size = std::fs::metadata(path).map_err(|e| format!("{name}: {e}"))?;
+    let why = |e: std::io::Error| {
+        let text = e.to_string();
+        format!("{name}: {}", text.split(" (os error").next().unwrap_or(&text))
+    };
+    let size = std::fs::metadata(path).map_err(why)?;
     if size.is_dir() {
         return Err(format!("{name} is a folder; a fleet file was expected"));
     }
     if size.len() > LARGEST {
         return Err(format!("{name} has {} bytes; no fleet file is larger than {LARGEST}", size.len()));
     }
-    let bytes = std::fs::read(path).map_err(|e| format!("{name}: {e}"))?;
+    let bytes = std::fs::read(path).map_err(why)?;
     String::from_utf8(bytes).map_err(|e| format!("{name}: not UTF-8 from byte {} on", e.utf8_error().valid_up_to()))
 }

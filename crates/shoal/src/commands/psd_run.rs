@@ -45,8 +45,9 @@ fn config_and_command(args: &Args) -> Result<(PathBuf, String), NotBegun> {
         (None, [command]) if Path::new("config.json").exists() => Ok(("config.json".into(), command.clone())),
         (None, [_]) => Err(NotBegun::Wrong("no cluster configuration: give -c CLUSTER_CONFIG".into())),
         (_, words) => {
-            let hint = "the command is one argument; put it in quotes: psd_run -c config.json \"python train.py --max_steps 1000\"";
-            Err(NotBegun::Wrong(format!("{} arguments where one command was expected; {hint}", words.len())))
+            let hint = "put the command in quotes: psd_run -c config.json \"python train.py --max_steps 1000\"";
+            let count = words.len();
+            Err(NotBegun::Wrong(format!("{count} arguments where one command was expected\n  hint: {hint}")))
         }
     }
 }

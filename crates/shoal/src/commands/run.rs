@@ -4,12 +4,12 @@ use super::fleet_file;
 use crate::args::run::Args;
 use crate::exit::Exit;
 use crate::launch::record::Record;
-use crate::launch::screen::Style;
+use crate::launch::screen::{self, Style};
 use crate::launch::{Launch, Report, launch};
 use crate::signals;
 use shoal_core::fleet::{Fleet, Reach};
 use shoal_core::job::Program;
-use shoal_core::outcome::{self, Ending};
+use shoal_core::outcome;
 use shoal_core::plan::{self, GangPlan, Logs, RunSpec, Secret};
 use shoal_hosts::ssh::Settings;
 use shoal_hosts::ssh::deliver::Parcel;
@@ -81,9 +81,28 @@ pub fn begin(
     record.note(&format!("run {} of {} ranks on {} hosts", plan.run, plan.ranks.len(), plan.hosts.len()));
     let run = plan.run.clone();
     let logs = plan.ranks.first().and_then(|r| Path::new(&r.log).parent().map(Path::to_path_buf));
+    make_folder(logs.as_deref())?;
     let detach = spec.detached;
     let report = launch(Launch { fleet, plan, ssh: Settings::from_env(), parcel, style, detach }, record, &stop);
+    if let Some(logs) = &logs {
+        // Nothing came of it: only an empty folder can be removed.
+        let _ = std::fs::remove_dir(logs);
+    }
     Ok(conclude(&report, style, &run, logs, program))
+}
+
+/// Better found out now than when there is something to write. A full disk is another matter: it may have room again by then.
+fn make_folder(logs: Option<&Path>) -> Result<(), NotBegun> {
+    match logs.map(std::fs::create_dir_all) {
+        Some(Err(e)) if e.kind() != std::io::ErrorKind::StorageFull => {
+            let (text, folder) = (e.to_string(), logs.unwrap_or(Path::new("")).display());
+            let why = text.split(" (os error").next().unwrap_or(&text);
+            Err(NotBegun::Here(format!(
+                "logs cannot be written to {folder}: {why}\n  hint: choose another place with -o"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Our own file, and the name of its content where it may have to be sent.
@@ -108,34 +127,42 @@ fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, pro
         eprintln!("{program}: all ranks have started; `shoal ps`, `shoal logs {run}`, `shoal stop {run}`");
         return Exit::Success.into();
     }
-    let code = if report.interrupted
-        && outcome::first_failure(&report.ends).is_none_or(|e| matches!(e.ending, Ending::Signaled(_)))
-    {
-        outcome::STOPPED
-    } else {
-        outcome::exit_code(&report.ends)
-    };
+    let code = report.exit_code();
     if style == Style::Json {
         let ends = serde_json::to_value(&report.ends).unwrap_or_default();
         crate::say::line(serde_json::json!({ "event": "over", "run": run, "exit_code": code, "ranks": ends }));
         return ExitCode::from(code);
     }
-    let mut text = outcome::summary(&report.ends);
-    if let Some(first) = outcome::first_failure(&report.ends) {
+    eprintln!("{}", account(program, report, logs));
+    ExitCode::from(code)
+}
+
+/// What there is to say in the end, for people.
+fn account(program: &str, report: &Report, logs: Option<PathBuf>) -> String {
+    let width = screen::width();
+    let fold = |text: &str| screen::fold(text, "    ", width);
+    let mut lines: Vec<String> = Vec::new();
+    let failure = outcome::first_failure(&report.ends).filter(|_| !report.was_stopped());
+    if report.was_stopped() {
+        lines.push(format!("{program}: stopped on request"));
+        let failed = report.ends.iter().filter(|end| end.ending.is_failure());
+        lines.extend(failed.map(|end| fold(&format!("  {end}"))));
+    } else {
+        let summary = format!("{program}: {}", outcome::summary(&report.ends));
+        // Commands and paths stay whole: they are there to be copied.
+        let whole = |line: &str| line.starts_with("  command:") || line.starts_with("  log:");
+        lines.extend(summary.lines().map(|line| if whole(line) { line.into() } else { fold(line) }));
+    }
+    if let Some(first) = failure {
         let tail = report.tails.get(&first.rank).map(String::as_str).unwrap_or_default();
         if !tail.trim().is_empty() {
-            text.push_str("\n  its last lines:");
-            tail.lines().for_each(|line| text.push_str(&format!("\n    {line}")));
+            lines.push("  its last lines:".into());
+            lines.extend(tail.lines().map(|line| format!("    {line}")));
         }
-        if let Some(hint) = report.hints.get(&first.host).filter(|h| !h.is_empty()) {
-            text.push_str(&format!("\n  hint: {hint}"));
-        }
+        lines.extend(report.hints.get(&first.rank).map(|hint| fold(&format!("  hint: {hint}"))));
     }
-    if let Some(logs) = logs {
-        text.push_str(&format!("\nlogs: {}", logs.display()));
-    }
-    eprintln!("{program}: {text}");
-    ExitCode::from(code)
+    lines.extend(logs.filter(|logs| logs.exists()).map(|logs| format!("logs: {}", logs.display())));
+    lines.join("\n")
 }
 
 /// Unique enough for one lab, and sorted by time.

@@ -43,6 +43,13 @@ impl Gather {
         self.ranks.get(&rank).map(|output| output.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The rank has started: its log is there from now on, even if nothing ever comes.
+    pub fn begin(&self, rank: Rank) {
+        if let Some(mut output) = self.rank(rank).filter(|output| output.taken == 0) {
+            output.open_file();
+        }
+    }
+
     /// Takes a piece of a rank's output.
     pub fn take(&self, rank: Rank, offset: u64, bytes: &[u8]) {
         let Some(mut output) = self.rank(rank) else { return };
@@ -95,18 +102,20 @@ impl Gather {
 }
 
 impl Output {
+    fn open_file(&mut self) {
+        let Some(path) = self.path.as_ref().filter(|_| self.file.is_none()) else { return };
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        match made.and_then(|()| File::options().write(true).create_new(true).open(path)) {
+            Ok(file) => self.file = Some(file),
+            // The host writes into the same folder (a shared file system): it is here already.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => self.problem = Some(format!("{} cannot be written: {e}", path.display())),
+        }
+    }
+
     fn keep(&mut self, offset: u64, bytes: &[u8]) {
-        if offset == 0
-            && self.taken == 0
-            && let Some(path) = &self.path
-        {
-            let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            match made.and_then(|()| File::options().write(true).create_new(true).open(path)) {
-                Ok(file) => self.file = Some(file),
-                // The host writes into the same folder (a shared file system): it is here already.
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(e) => self.problem = Some(format!("{} cannot be written: {e}", path.display())),
-            }
+        if offset == 0 && self.taken == 0 {
+            self.open_file();
         }
         if let Some(file) = &self.file
             && let Err(e) = file.write_all_at(bytes, offset)
@@ -164,6 +173,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("deep/worker0.log");
         let gather = Gather::new([(Rank::Worker(0), Some(path.clone()))], false);
+        gather.begin(Rank::Worker(0));
+        assert_eq!(std::fs::read(&path).expect("an empty log"), b"");
         gather.take(Rank::Worker(0), 0, b"one\ntw");
         gather.take(Rank::Worker(0), 4, b"two\nthr");
         assert_eq!(gather.last_line(Rank::Worker(0)), "thr");

@@ -1,21 +1,29 @@
 //! The line to one host: opened, our program put there if it is missing, its warden started, and everything it says passed on.
 
 use super::gather::Gather;
+use rustix::event::{PollFd, PollFlags, poll};
 use shoal_core::fleet::{Fleet, Host, Reach};
 use shoal_daemon::frame::{self, FROM_WARDEN_LIMIT, OUTPUT};
 use shoal_daemon::protocol::{self, FromWarden, Hello, ToWarden};
 use shoal_hosts::process::Exit;
 use shoal_hosts::ssh::deliver::{self, Parcel};
-use shoal_hosts::ssh::{Connection, Settings};
+use shoal_hosts::ssh::{Connection, Settings, Trouble};
 use shoal_hosts::{Process, local};
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How long a warden may take to say its first word.
 const FIRST_WORD: Duration = Duration::from_secs(20);
+/// How long a program that closed its stdout may take to be over.
+const ENDING: Duration = Duration::from_secs(2);
+/// Wardens that hear nothing for a few seconds take us for dead.
+const PING_EVERY: Duration = Duration::from_millis(500);
+const BUSY: u64 = u64::MAX;
+/// Connections to a host beyond the first, where it allows few sessions for each.
+const MOST_CONNECTIONS: u32 = 16;
 /// Messages for one host that may wait to be written; it takes a stuck line to fill them.
 const OUTGOING: usize = 64;
 
@@ -45,16 +53,16 @@ pub struct Common {
 /// The launcher's end of a line.
 pub struct Line {
     outgoing: SyncSender<ToWarden>,
-    /// When the host was last heard, in milliseconds since the start.
-    heard: Arc<AtomicU64>,
+    /// Since when we wait for a word of the host, in milliseconds since the start; [`BUSY`] while we have something to do.
+    waiting: Arc<AtomicU64>,
 }
 
 impl Line {
     /// Opens the line in a thread of its own. News come through `news`, the last of them `Closed`.
     pub fn open(common: &Arc<Common>, host: Host, words: String, news: SyncSender<(String, News)>) -> Line {
         let (outgoing, inbox) = sync_channel(OUTGOING);
-        let heard = Arc::new(AtomicU64::new(u64::MAX));
-        let (shared, ear) = (common.clone(), heard.clone());
+        let waiting = Arc::new(AtomicU64::new(BUSY));
+        let (shared, ear) = (common.clone(), waiting.clone());
         std::thread::spawn(move || {
             let name = host.name.clone();
             let tell = |item: News| {
@@ -62,12 +70,15 @@ impl Line {
                 let _ = news.send((name.clone(), item));
             };
             let (what, hint) = match attend(&shared, &host, &words, inbox, &ear, &tell) {
-                Ok(()) => ("its warden ended the conversation".to_string(), String::new()),
+                Ok(()) => (
+                    "its connection ended without a word".to_string(),
+                    "did it go down, or was shoal killed there? its system log may know".to_string(),
+                ),
                 Err(Broken { what, hint }) => (what, hint),
             };
             tell(News::Closed { what, hint });
         });
-        Line { outgoing, heard }
+        Line { outgoing, waiting }
     }
 
     /// Never waits: a line that is stuck will be found by its silence.
@@ -76,10 +87,11 @@ impl Line {
         let _ = self.outgoing.try_send(message);
     }
 
-    /// Milliseconds since the host was heard; zero as long as it has never been.
+    /// Milliseconds that we have waited for the host to say something. Time that we take ourselves, such as for a terminal
+    /// that is held, is not its silence.
     pub fn silence(&self, now_ms: u64) -> u64 {
-        match self.heard.load(Ordering::Relaxed) {
-            u64::MAX => 0,
+        match self.waiting.load(Ordering::Relaxed) {
+            BUSY => 0,
             at => now_ms.saturating_sub(at),
         }
     }
@@ -105,23 +117,19 @@ fn attend(
     host: &Host,
     words: &str,
     inbox: Receiver<ToWarden>,
-    heard: &AtomicU64,
+    waiting: &AtomicU64,
     tell: &dyn Fn(News),
 ) -> Result<(), Broken> {
-    let Process { to, from, errors, end: _end } = start_warden(common, host, words)?;
+    let Greeted { process: Process { to, from, errors, end: _end }, noise } = start_warden(common, host, words)?;
     let complaints = listen(errors);
     std::thread::spawn(move || write_all(to, inbox));
     let mut from = BufReader::with_capacity(256 << 10, from);
-    let hear = || heard.store(common.began.elapsed().as_millis() as u64, Ordering::Relaxed);
-    let noise = protocol::read_preamble(&mut from).map_err(|e| {
-        let said = complaints.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        broken(format!("its warden did not start: {e}{}", with(&said)), "try `shoal doctor` on this fleet")
-    })?;
     let mut body = Vec::new();
     let mut greeted = false;
     loop {
+        waiting.store(common.began.elapsed().as_millis() as u64, Ordering::Relaxed);
         let kind = frame::read(&mut from, FROM_WARDEN_LIMIT, &mut body);
-        hear();
+        waiting.store(BUSY, Ordering::Relaxed);
         let message = match kind {
             Ok(None) => return Ok(()),
             Ok(Some(OUTPUT)) => {
@@ -163,11 +171,12 @@ fn nonsense(error: frame::FrameError) -> Broken {
 }
 
 fn with(said: &str) -> String {
-    if said.trim().is_empty() { String::new() } else { format!("; it said: {}", said.trim()) }
+    // The last line says what came of it all.
+    said.trim().lines().last().map_or_else(String::new, |line| format!("; it said: {line}"))
 }
 
 /// The first complaint on stderr, for whoever wants to know why nothing came.
-fn listen(mut errors: std::io::PipeReader) -> Receiver<String> {
+fn listen(mut errors: PipeReader) -> Receiver<String> {
     let (send, receive) = sync_channel(1);
     std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -179,55 +188,108 @@ fn listen(mut errors: std::io::PipeReader) -> Receiver<String> {
 }
 
 /// Writes what the launcher says until it says no more; then the warden sees the end of its stdin, which ends the ranks.
-fn write_all(mut to: std::io::PipeWriter, inbox: Receiver<ToWarden>) {
-    for message in inbox {
+/// In between it says that we are here, whatever the launcher is busy with.
+fn write_all(mut to: PipeWriter, inbox: Receiver<ToWarden>) {
+    loop {
+        let message = match inbox.recv_timeout(PING_EVERY) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) => ToWarden::Ping,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         if to.write_all(&protocol::encode_to_warden(&message)).is_err() {
             return;
         }
     }
 }
 
-fn start_warden(common: &Common, host: &Host, words: &str) -> Result<Process, Broken> {
+/// A warden that has said its first word, and what the login printed before it.
+struct Greeted {
+    process: Process,
+    noise: Vec<u8>,
+}
+
+/// A program that ended, or said nothing, instead of being a warden.
+struct NoWarden {
+    exit: Option<Exit>,
+    said: String,
+}
+
+impl NoWarden {
+    fn broken(self) -> Broken {
+        let Some(exit) = self.exit else {
+            let what = format!("no word from its warden within {} s{}", FIRST_WORD.as_secs(), with(&self.said));
+            return broken(what, "is the host overloaded, or does its login wait for something?");
+        };
+        let how = match exit {
+            Exit::Code(code) => format!("it ended at once with code {code}"),
+            Exit::Cut => "it was cut off".into(),
+        };
+        broken(format!("its warden did not start: {how}{}", with(&self.said)), "try `shoal doctor` on this fleet")
+    }
+}
+
+fn start_warden(common: &Common, host: &Host, words: &str) -> Result<Greeted, Broken> {
     if host.reach == Reach::Local {
         let mut command = std::process::Command::new(&common.parcel.path);
         command.args(words.split(' '));
         // Ctrl-C at our terminal is for us: the warden hears of it from us, in order.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        return local::start(command)
-            .map_err(|e| broken(format!("{} cannot be run: {e}", common.parcel.path.display()), "reinstall shoal"));
+        let process = local::start(command)
+            .map_err(|e| broken(format!("{} cannot be run: {e}", common.parcel.path.display()), "reinstall shoal"))?;
+        return greet(process).map_err(NoWarden::broken);
     }
-    let connection = Connection::open(&common.fleet, host, &common.ssh)?;
     let line = common.parcel.line(words);
-    let mut first = connection.start(&line)?;
-    // There: its first byte comes soon. Missing: the shell says so and ends.
-    if is_speaking(&first) {
-        return Ok(first);
+    let (connection, process) = connect(common, host, &line)?;
+    match greet(process) {
+        Ok(greeted) => return Ok(greeted),
+        Err(none) if none.exit.is_none() => return Err(none.broken()),
+        // Missing, or not what it was when it was delivered: either way, anew.
+        Err(_) => deliver::deliver(&connection, &host.name, &common.parcel)?,
     }
-    match first.end.wait(FIRST_WORD) {
-        Some(Exit::Code(127 | 126)) => {}
-        Some(exit) => {
-            let mut said = String::new();
-            let _ = first.errors.by_ref().take(4096).read_to_string(&mut said);
-            return Err(broken(
-                format!("its warden ended at once ({exit:?}){}", with(&said)),
-                "try `shoal doctor` on this fleet",
-            ));
-        }
-        None => {
-            return Err(broken(
-                format!("no word from its warden within {} s", FIRST_WORD.as_secs()),
-                "is the host overloaded?",
-            ));
-        }
-    }
-    deliver::deliver(&connection, &host.name, &common.parcel)?;
-    Ok(connection.start(&line)?)
+    greet(connection.start_next(&line)?).map_err(NoWarden::broken)
 }
 
-/// Whether the program's stdout has something to read; false at its end.
-fn is_speaking(process: &Process) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut fds = [PollFd::new(&process.from, PollFlags::IN)];
-    let limit = Timespec { tv_sec: FIRST_WORD.as_secs() as i64, tv_nsec: 0 };
-    poll(&mut fds, Some(&limit)).is_ok_and(|n| n > 0) && fds[0].revents().contains(PollFlags::IN)
+/// Starts the line over the first connection that has a session to spare.
+fn connect(common: &Common, host: &Host, line: &str) -> Result<(Connection, Process), Broken> {
+    let mut n = 0;
+    loop {
+        let connection = Connection::open_nth(&common.fleet, host, &common.ssh, n)?;
+        match connection.start(line) {
+            Ok(process) => return Ok((connection, process)),
+            Err(full) if full.trouble == Trouble::TooManySessions && n < MOST_CONNECTIONS => n += 1,
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+}
+
+/// Waits for a warden's first word.
+fn greet(mut process: Process) -> Result<Greeted, NoWarden> {
+    let mut patient = Patient { pipe: &mut process.from, until: Instant::now() + FIRST_WORD };
+    match protocol::read_preamble(&mut patient) {
+        Ok(noise) => Ok(Greeted { process, noise }),
+        Err(_) if Instant::now() >= patient.until => Err(NoWarden { exit: None, said: String::new() }),
+        Err(_) => {
+            let exit = process.end.wait(ENDING);
+            let said = listen(process.errors).recv_timeout(ENDING).unwrap_or_default();
+            Err(NoWarden { exit: Some(exit.unwrap_or(Exit::Cut)), said })
+        }
+    }
+}
+
+/// A pipe that is at its end when the time is.
+struct Patient<'p> {
+    pipe: &'p mut PipeReader,
+    until: Instant,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let limit = rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&*self.pipe, PollFlags::IN)];
+        match poll(&mut fds, Some(&limit))? {
+            0 => Ok(0),
+            _ => self.pipe.read(buf),
+        }
+    }
 }

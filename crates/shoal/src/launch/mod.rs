@@ -13,7 +13,7 @@ use screen::{Screen, Style};
 use serde_json::json;
 use shoal_core::fleet::{Fleet, Reach};
 use shoal_core::follow::{Do, Follow, Phase, Seen};
-use shoal_core::outcome::RankEnd;
+use shoal_core::outcome::{self, RankEnd};
 use shoal_core::plan::GangPlan;
 use shoal_core::plan::render::command_line;
 use shoal_core::rank::Rank;
@@ -29,7 +29,6 @@ use std::time::{Duration, Instant};
 /// News that may wait for the launcher; lines wait when it is full, so that nothing is lost.
 const NEWS: usize = 1024;
 const TURN: Duration = Duration::from_millis(100);
-const PING_EVERY_MS: u64 = 500;
 /// A host that says nothing for this long, not even an answer to a ping, is gone.
 const SILENCE_MS: u64 = 4_000;
 /// How long output may take to arrive once all ranks are over, counted from the last byte that came.
@@ -50,10 +49,23 @@ pub struct Report {
     pub ends: Vec<RankEnd>,
     /// The last lines of ranks that failed.
     pub tails: BTreeMap<Rank, String>,
-    /// What to do about hosts that failed, by host.
-    pub hints: BTreeMap<String, String>,
-    pub interrupted: bool,
+    /// What to do about ranks that failed.
+    pub hints: BTreeMap<Rank, String>,
+    /// When somebody asked for the end, in milliseconds since the start.
+    pub interrupted_ms: Option<u64>,
     pub detached: bool,
+}
+
+impl Report {
+    /// Whether it ended because somebody asked: what failed after that says nothing about the run.
+    pub fn was_stopped(&self) -> bool {
+        let first = outcome::first_failure(&self.ends);
+        self.interrupted_ms.is_some_and(|at| first.is_none_or(|end| end.ended_ms >= at))
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        if self.was_stopped() { outcome::STOPPED } else { outcome::exit_code(&self.ends) }
+    }
 }
 
 struct Run {
@@ -70,8 +82,10 @@ struct Run {
     complete: BTreeSet<String>,
     left_alone: BTreeSet<String>,
     tails: BTreeMap<Rank, String>,
-    hints: BTreeMap<String, String>,
+    hints: BTreeMap<Rank, String>,
     lengths: BTreeMap<Rank, u64>,
+    /// What ranks really run, once ports and addresses are known.
+    commands: BTreeMap<Rank, String>,
     record: record::Record,
 }
 
@@ -105,6 +119,7 @@ pub fn launch(launch: Launch, record: record::Record, signal: &dyn Fn() -> u32) 
         tails: BTreeMap::new(),
         hints: BTreeMap::new(),
         lengths: BTreeMap::new(),
+        commands: BTreeMap::new(),
         common: common.clone(),
         record,
         plan,
@@ -136,8 +151,8 @@ impl Run {
     }
 
     fn follow_to_the_end(&mut self, inbox: &Receiver<(String, News)>, signal: &dyn Fn() -> u32) {
-        let mut interrupts = 0;
-        let (mut pinged, mut progress) = (0, (0, self.now()));
+        let (mut interrupts, mut asked) = (0, false);
+        let mut progress = (0, self.now());
         while !self.is_finished(&mut progress) {
             match inbox.recv_timeout(TURN) {
                 Ok((host, news)) => self.hear(&host, news),
@@ -154,12 +169,13 @@ impl Run {
                 self.screen.say(word);
                 self.see(Seen::Interrupted);
             }
-            let now = self.now();
-            if now >= pinged + PING_EVERY_MS {
-                pinged = now;
-                self.tell_all(&ToWarden::Ping);
-                self.look_for_the_silent(now);
+            let all_started = || self.follow.members().all(|member| member.started_ms.is_some());
+            if self.detach && !asked && self.follow.phase() == Phase::Running && all_started() {
+                asked = true;
+                self.tell_all(&ToWarden::Detach);
             }
+            let now = self.now();
+            self.look_for_the_silent(now);
             self.see(Seen::Tick);
             self.screen.draw(&self.follow, &self.common.gather, now);
         }
@@ -188,7 +204,10 @@ impl Run {
         }
         self.record.note(&format!("{host}: {what}"));
         self.screen.event("host_lost", json!({ "host": host, "why": what, "hint": hint }));
-        self.hints.insert(host.to_string(), hint);
+        if !hint.is_empty() {
+            let ranks = self.plan.ranks.iter().filter(|r| r.host == host).map(|r| r.rank);
+            self.hints.extend(ranks.map(|rank| (rank, hint.clone())));
+        }
         self.see(Seen::HostLost { host: host.to_string(), why: what });
     }
 
@@ -225,11 +244,15 @@ impl Run {
             FromWarden::Started { rank, pid } => {
                 self.record.note(&format!("{rank} started on {host}, pid {pid}"));
                 self.screen.event("started", json!({ "rank": rank, "host": host, "pid": pid }));
+                self.common.gather.begin(rank);
                 self.see(Seen::Started { rank });
             }
             FromWarden::Usage { rank, rss_bytes, .. } => self.screen.remember_memory(rank, rss_bytes),
             FromWarden::Ended { rank, ending, after_ms, log_bytes, tail } => {
-                let ending = shoal_core::outcome::Ending::from(ending);
+                if let shoal_daemon::Ending::NotStarted { hint: Some(hint), .. } = &ending {
+                    self.hints.insert(rank, hint.clone());
+                }
+                let ending = outcome::Ending::from(ending);
                 self.screen.event(
                     "ended",
                     json!({ "rank": rank, "host": host, "ending": ending, "ran_ms": after_ms, "log_bytes": log_bytes }),
@@ -246,7 +269,7 @@ impl Run {
                 self.screen.event("trouble", json!({ "rank": rank, "host": host, "what": what, "hint": hint }));
                 let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
                 self.record.note(&format!("{whose}: {what}{hint}"));
-                self.screen.say(&format!("{whose}: {what}{hint}"));
+                self.screen.say(&screen::fold(&format!("{whose}: {what}{hint}"), "    ", screen::width()));
             }
             FromWarden::Bye => drop(self.complete.insert(host.to_string())),
             FromWarden::Detached => drop(self.left_alone.insert(host.to_string())),
@@ -276,7 +299,7 @@ impl Run {
             Some(RankEnd {
                 rank: member.rank,
                 host: member.host.clone(),
-                command: command_line(plan),
+                command: self.commands.get(&member.rank).cloned().unwrap_or_else(|| command_line(plan)),
                 log: plan.log.clone(),
                 ending,
                 ended_ms,
@@ -287,7 +310,7 @@ impl Run {
             ends: ends.collect(),
             tails: self.tails,
             hints: self.hints,
-            interrupted: self.follow.was_interrupted(),
+            interrupted_ms: self.follow.interrupted_ms(),
             detached,
         }
     }

@@ -108,13 +108,64 @@ pub fn ending_word(ending: &Ending) -> String {
         Ending::Signaled(signal) => format!("signal {signal}"),
         Ending::OutOfMemory => "no memory".into(),
         Ending::NotStarted { .. } => "not started".into(),
+        Ending::Unreachable { .. } => "not reached".into(),
         Ending::Lost { .. } => "lost".into(),
         Ending::Stopped => "stopped".into(),
     }
+}
+
+/// Sentences are folded after this many columns.
+pub const WIDTH: usize = 100;
+
+/// As wide as people say in COLUMNS that they want it.
+pub fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    columns.filter(|columns| *columns >= 40).unwrap_or(WIDTH)
+}
+
+/// A sentence over as many lines as it takes, the later ones indented. What is in backticks is there to be copied and stays whole.
+pub fn fold(text: &str, indent: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut ticks = 0;
+        let ends = |(_, c): &(usize, char)| {
+            ticks += usize::from(*c == '`');
+            *c == ' ' && ticks % 2 == 0
+        };
+        let end = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
+        let word = &rest[..end];
+        let length = word.chars().count();
+        if column > indent.len() && column + length > width {
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+            out.push_str(indent);
+            column = indent.len();
+        }
+        let space = if end < rest.len() { " " } else { "" };
+        out.push_str(word);
+        out.push_str(space);
+        column += length + 1;
+        rest = &rest[end + space.len()..];
+    }
+    out
 }
 
 /// Bytes for people.
 pub fn size(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
     if mib >= 1024.0 { format!("{:.1} GB", mib / 1024.0) } else { format!("{mib:.0} MB") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_folded_and_commands_are_not() {
+        assert_eq!(fold("one two three", "  ", 8), "one two\n  three");
+        assert_eq!(fold("  do `a b c d` now", "  ", 9), "  do\n  `a b c d`\n  now");
+        assert_eq!(fold("", "  ", 9), "");
+    }
 }

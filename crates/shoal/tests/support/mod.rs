@@ -6,7 +6,10 @@
 
 pub mod dice;
 pub mod gang;
+pub mod launching;
 pub mod process;
+pub mod quoting;
+pub mod snapshot;
 pub mod worker;
 
 #[allow(unused_imports, reason = "as above")]
