@@ -91,6 +91,11 @@ impl Follow {
         self.interrupted_ms
     }
 
+    /// From now on ranks have this long to end: somebody asked for another grace.
+    pub fn set_grace(&mut self, grace_ms: u64) {
+        self.grace_ms = grace_ms;
+    }
+
     /// Takes in what happened and says what to do about it.
     pub fn see(&mut self, seen: Seen, now_ms: u64) -> Vec<Do> {
         let mut failed = false;

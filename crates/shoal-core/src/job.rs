@@ -2,6 +2,7 @@
 //!
 //! It travels by stdin of the program that keeps the ranks, never in argv: environments hold the run's token (SEC-2).
 
+use crate::quote::join;
 use crate::rank::Rank;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +23,33 @@ pub struct HostJob {
     /// Milliseconds between asking a rank to end (SIGTERM) and ending it (SIGKILL).
     pub grace_ms: u64,
     pub ranks: Vec<RankJob>,
+    /// How the hosts of a detached run keep together. Without it the run is on this host alone, or its launcher stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangLine>,
+}
+
+impl HostJob {
+    /// Whether one rank is all there is of the run: nobody has to hear of its end.
+    pub fn is_all(&self) -> bool {
+        self.ranks.len() == 1 && self.gang.is_none()
+    }
+}
+
+/// The wardens of a detached run over several hosts talk to one of them, the head, which decides for all (GANG-1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GangLine {
+    /// The host whose warden listens.
+    pub head: String,
+    /// Where the others reach it.
+    pub address: String,
+    pub port: u16,
+    /// Proved before anything is said (SEC-1); empty in records (SEC-2).
+    pub token: String,
+    /// A host that has not been heard for so long is lost.
+    pub silence_ms: u64,
+    /// All ranks of the run and their hosts.
+    pub ranks: BTreeMap<Rank, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +77,19 @@ pub enum Program {
     Shell { line: String, append: Vec<String> },
     /// One of our own programs, from the same folder as the keeper's: `ps_master`, `ps_server`.
     Own { name: String, args: Vec<String> },
+}
+
+/// As one line that a shell would understand.
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (first, rest) = match self {
+            Program::Argv(words) => return f.write_str(&join(words)),
+            Program::Shell { line, append } => (line, append),
+            Program::Own { name, args } => (name, args),
+        };
+        let space = if rest.is_empty() { "" } else { " " };
+        write!(f, "{first}{space}{}", join(rest))
+    }
 }
 
 /// The environment a program wants to find.

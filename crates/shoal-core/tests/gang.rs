@@ -304,3 +304,36 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Vec<HostJob>>(&text).expect("and read"), jobs);
     }
 }
+
+/// The wardens of a detached run meet where its ranks do: no host has to be reached that need not be anyway.
+#[test]
+fn a_detached_run_over_several_hosts_has_a_line_between_them() {
+    let detached = RunSpec { detached: true, workers: Some(6), ..spec() };
+    let plan = gang(&native(HOSTS), &detached).expect("a plan");
+    let wanted = [0, 1, 2].map(|index| Port { host: "node1".into(), index });
+    assert_eq!(plan.ports, wanted, "for the master, for torch, for the wardens");
+    let jobs = jobs(&plan);
+    let line = jobs[0].gang.as_ref().expect("a line");
+    assert_eq!((line.head.as_str(), line.address.as_str(), line.port), ("node1", "node1", 7003));
+    assert_eq!((line.ranks.len(), line.ranks[&Rank::Worker(5)].as_str()), (7, "node3"));
+    assert!(line.token.contains("hush") && line.token != "hush", "a rank's own token does not open it");
+    assert!(jobs.iter().all(|job| job.gang.as_ref() == Some(line)));
+    assert!(!render::render(&plan).contains("hush"));
+    // Without a master, where the workers meet.
+    let plan = gang(&native(HOSTS), &RunSpec { master: false, ..detached.clone() }).expect("a plan");
+    assert_eq!(plan.ports, [0, 1].map(|index| Port { host: "node1".into(), index }));
+    // This machine's address is needed as soon as the others have to dial it.
+    let here = "{\"master_node\": \"localhost\", \"worker_nodes\": [\"a\"], \"server_nodes\": [\"a\"]}";
+    let plan = gang(&poseidon(here), &RunSpec { detached: true, ..psd_run("x") }).expect("a plan");
+    assert!(plan.needs_this_machine());
+    assert_eq!(jobs_line(&plan), Some("192.168.0.7".into()));
+    // On one host, and while somebody watches, there is none.
+    let alone = RunSpec { workers: Some(2), ..detached.clone() };
+    for plan in [gang(&native(HOSTS), &alone), gang(&native(HOSTS), &RunSpec { detached: false, ..detached })] {
+        assert_eq!(jobs_line(&plan.expect("a plan")), None);
+    }
+}
+
+fn jobs_line(plan: &GangPlan) -> Option<String> {
+    jobs(plan).into_iter().next()?.gang.map(|line| line.address)
+}

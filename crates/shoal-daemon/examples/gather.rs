@@ -51,6 +51,7 @@ fn gather(via: &[String], file: &str, folder: &str) -> Result<(f64, u64), Box<dy
         detached: false,
         grace_ms: 1000,
         ranks: ranks.collect(),
+        gang: None,
     };
     stdin.write_all(&protocol::encode_to_warden(&ToWarden::Start(job)))?;
     protocol::read_preamble(&mut stdout)?;

@@ -14,7 +14,11 @@ use std::path::PathBuf;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToKeeper {
     Start(Box<KeeperJob>),
-    Stop { grace_ms: u64 },
+    /// `why`: for the record.
+    Stop {
+        grace_ms: u64,
+        why: Option<String>,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +26,8 @@ pub struct KeeperJob {
     pub run: String,
     pub host: String,
     pub detached: bool,
+    /// Nobody else is in the run: it needs no warden to go on.
+    pub is_all: bool,
     pub grace_ms: u64,
     /// Where the record goes.
     pub folder: PathBuf,

@@ -95,7 +95,8 @@ fn a_detached_run_goes_on_is_followed_and_stopped() {
     launcher.wait("detached", |m| (*m == FromWarden::Detached).then_some(()));
     // What ssh waits for: the process it started, and the end of its stdout.
     assert!(until("the front's end", || launcher.warden.try_wait().unwrap()).success());
-    assert!(launcher.messages.recv_timeout(BOUND).is_err());
+    let more = launcher.messages.recv_timeout(BOUND);
+    assert!(more.is_err(), "{more:?}");
     launcher.stdin = None;
     let (root, run) = (launcher.state(), launcher.run.clone());
     assert!(records::run(&root, &run)[0].is_alive());

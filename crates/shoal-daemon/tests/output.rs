@@ -151,6 +151,7 @@ fn a_slow_launcher_holds_up_nobody() {
         detached: false,
         grace_ms: 100,
         ranks: vec![rank(0, argv(&["python3", "-c", RANDOM, "3", &size.to_string()]))],
+        gang: None,
     };
     let mut stdin = warden.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, &shoal_daemon::protocol::encode_to_warden(&ToWarden::Start(job))).unwrap();

@@ -1,7 +1,7 @@
 //! WIRE-1: the shapes launchers and wardens of this version speak. A changed sample needs a changed `PROTOCOL_VERSION`.
 
 use proptest::prelude::*;
-use shoal_core::job::{HostJob, JOB_VERSION, Prepare, Program, RankJob};
+use shoal_core::job::{GangLine, HostJob, JOB_VERSION, Prepare, Program, RankJob};
 use shoal_core::rank::Rank;
 use shoal_daemon::protocol::*;
 use shoal_daemon::{Ending, How, frame};
@@ -77,11 +77,25 @@ fn kept_samples_to_warden() {
             log: "~/l".into(),
             prepare: Prepare::default(),
         }],
+        gang: None,
     };
+    let line = GangLine {
+        head: "h".into(),
+        address: "10.0.0.2".into(),
+        port: 40002,
+        token: "t".into(),
+        silence_ms: 30_000,
+        ranks: [(Rank::Worker(0), "h".to_string())].into(),
+    };
+    let detached = HostJob { detached: true, ranks: vec![], gang: Some(line), ..job.clone() };
     for (message, json) in [
         (
             ToWarden::Start(job),
             r#"{"start":{"version":1,"run":"r","host":"h","detached":false,"grace_ms":5,"ranks":[{"rank":"worker0","program":{"shell":{"line":"l","append":["a"]}},"env":{"K":"V"},"cwd":null,"log":"~/l","prepare":{"virtualenv":null,"conda":null,"modules":[],"setup":[]}}]}}"#,
+        ),
+        (
+            ToWarden::Start(detached),
+            r#"{"start":{"version":1,"run":"r","host":"h","detached":true,"grace_ms":5,"ranks":[],"gang":{"head":"h","address":"10.0.0.2","port":40002,"token":"t","silence_ms":30000,"ranks":{"worker0":"h"}}}}"#,
         ),
         (ToWarden::Stop { grace_ms: 5 }, r#"{"stop":{"grace_ms":5}}"#),
         (ToWarden::Kill, r#""kill""#),

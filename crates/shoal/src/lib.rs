@@ -4,6 +4,7 @@ pub mod args;
 pub mod commands;
 mod doctor;
 pub mod exit;
+pub mod later;
 pub mod launch;
 pub mod logging;
 pub mod metrics;

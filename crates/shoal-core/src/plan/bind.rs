@@ -1,8 +1,8 @@
 //! What is each host told, now that ports are reserved and addresses known?
 
-use super::gang::{GangPlan, RankPlan};
+use super::gang::{GangPlan, LinePlan, RankPlan};
 use super::template::{Address, Port, Template};
-use crate::job::{HostJob, JOB_VERSION, Program, RankJob};
+use crate::job::{GangLine, HostJob, JOB_VERSION, Program, RankJob};
 use crate::rank::Rank;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -24,11 +24,16 @@ pub enum BindError {
     NoPort { rank: Rank, host: String },
     #[error("{rank} needs an address of this machine that the other hosts can reach, and none is known")]
     NoAddress { rank: Rank },
+    #[error("no port has been reserved on {host} for the hosts of this detached run to meet")]
+    NoLinePort { host: String },
+    #[error("the other hosts of this detached run need an address of this machine ({host}), and none is known")]
+    NoLineAddress { host: String },
 }
 
 impl GangPlan {
     /// The jobs, one for each host, in the fleet's order.
     pub fn bind(&self, reserved: &Reserved) -> Result<Vec<HostJob>, BindError> {
+        let line = self.line.as_ref().map(|line| self.bind_line(line, reserved)).transpose()?;
         let job = |host: &String| {
             let ranks = self.ranks.iter().filter(|rank| rank.host == *host).map(|rank| rank.bind(reserved));
             Ok(HostJob {
@@ -38,9 +43,28 @@ impl GangPlan {
                 detached: self.detached,
                 grace_ms: self.grace_ms,
                 ranks: ranks.collect::<Result<_, _>>()?,
+                gang: line.clone(),
             })
         };
         self.hosts.iter().map(job).collect()
+    }
+
+    fn bind_line(&self, line: &LinePlan, reserved: &Reserved) -> Result<GangLine, BindError> {
+        let head = line.port.host.clone();
+        let address = match &line.address {
+            Address::Known(text) => Some(reserved.addresses.get(text).unwrap_or(text).clone()),
+            Address::OfThisMachine => reserved.this_machine.clone(),
+        };
+        let port = reserved.ports.get(&line.port).copied();
+        Ok(GangLine {
+            port: port.ok_or_else(|| BindError::NoLinePort { host: head.clone() })?,
+            address: address.ok_or_else(|| BindError::NoLineAddress { host: head.clone() })?,
+            head,
+            // Not the ranks' own token: a rank that dials the wrong port must not be taken for a warden.
+            token: format!("gang line {}", line.token.expose()),
+            silence_ms: line.silence_ms,
+            ranks: self.ranks.iter().map(|rank| (rank.rank, rank.host.clone())).collect(),
+        })
     }
 
     /// How many ports to reserve on each host that needs any.
@@ -56,7 +80,7 @@ impl GangPlan {
     pub fn needs_this_machine(&self) -> bool {
         let ports = self.ports.iter().map(|port| (port.clone(), 1)).collect();
         let without = Reserved { ports, ..Reserved::default() };
-        matches!(self.bind(&without), Err(BindError::NoAddress { .. }))
+        matches!(self.bind(&without), Err(BindError::NoAddress { .. } | BindError::NoLineAddress { .. }))
     }
 }
 

@@ -2,6 +2,7 @@
 //! stay names, until `GangPlan::bind` fills them in (PLAN-1).
 
 use super::place::{self, Placed};
+use super::secret::Secret;
 use super::spec::RunSpec;
 use super::template::{Address, Piece, Port, Template};
 use crate::fleet::detect::is_safe_name;
@@ -24,6 +25,17 @@ pub struct GangPlan {
     pub hosts: Vec<String>,
     /// Every port to reserve, host by host.
     pub ports: Vec<Port>,
+    /// Where the wardens of a detached run over several hosts meet.
+    pub line: Option<LinePlan>,
+}
+
+/// What becomes a `GangLine` once its port is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinePlan {
+    pub address: Address,
+    pub port: Port,
+    pub token: Secret,
+    pub silence_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +116,9 @@ pub fn gang(fleet: &Fleet, spec: &RunSpec) -> Result<GangPlan, PlanError> {
     for ((host, k), local_rank) in placed.workers.iter().zip(0..).zip(numbered) {
         ranks.push(builder.worker(host, k, local_rank, sizes.get(host.name.as_str()).copied().unwrap_or(1)));
     }
-    let mut ports: Vec<Port> = meeting.master.iter().chain([&meeting.workers]).map(|at| at.port.clone()).collect();
+    let line = spec.detached.then_some(meeting.wardens.as_ref()).flatten();
+    let meet = meeting.master.iter().chain([&meeting.workers]).chain(line);
+    let mut ports: Vec<Port> = meet.map(|at| at.port.clone()).collect();
     ports.sort_by_key(|port| (hosts.iter().position(|host| host.name == port.host), port.index));
     Ok(GangPlan {
         run: spec.run.clone(),
@@ -113,6 +127,12 @@ pub fn gang(fleet: &Fleet, spec: &RunSpec) -> Result<GangPlan, PlanError> {
         ranks,
         hosts: hosts.iter().map(|host| host.name.clone()).collect(),
         ports,
+        line: line.map(|at| LinePlan {
+            address: at.address.clone(),
+            port: at.port.clone(),
+            token: spec.token.clone(),
+            silence_ms: spec.silence_ms,
+        }),
     })
 }
 
@@ -155,6 +175,8 @@ struct Meeting {
     master: Option<MeetingPoint>,
     /// What torch's workers make of it themselves, on worker 0's host.
     workers: MeetingPoint,
+    /// Where the wardens of several hosts meet: on a host that all ranks must reach anyway.
+    wardens: Option<MeetingPoint>,
 }
 
 impl Meeting {
@@ -169,7 +191,9 @@ impl Meeting {
             |host: &Host, index| MeetingPoint { address: address(host), port: Port { host: host.name.clone(), index } };
         let master = placed.master.map(|host| at(host, 0));
         let shared = placed.master.is_some_and(|host| host.name == first.name);
-        Meeting { together, master, workers: at(first, u32::from(shared)) }
+        let head = placed.master.unwrap_or(first);
+        let wardens = (!together).then(|| at(head, 1 + u32::from(shared)));
+        Meeting { together, master, workers: at(first, u32::from(shared)), wardens }
     }
 }
 

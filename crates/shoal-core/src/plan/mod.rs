@@ -10,7 +10,7 @@ pub mod spec;
 pub mod template;
 
 pub use bind::{BindError, Reserved};
-pub use gang::{GangPlan, PlanError, RankPlan, gang};
+pub use gang::{GangPlan, LinePlan, PlanError, RankPlan, gang};
 pub use secret::Secret;
 pub use spec::{Logs, RunSpec};
 pub use template::{Address, Port, Template};

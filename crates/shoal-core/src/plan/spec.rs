@@ -31,7 +31,12 @@ pub struct RunSpec {
     pub detached: bool,
     /// Milliseconds between asking a rank to end and ending it.
     pub grace_ms: u64,
+    /// After how many milliseconds without a word a detached run takes one of its hosts for lost.
+    pub silence_ms: u64,
 }
+
+/// As long as a network may be away without ending a detached run.
+pub const SILENCE_MS: u64 = 30_000;
 
 impl RunSpec {
     /// A run with nothing special about it.
@@ -51,6 +56,7 @@ impl RunSpec {
             token,
             detached: false,
             grace_ms: 5_000,
+            silence_ms: SILENCE_MS,
         }
     }
 }

@@ -37,7 +37,7 @@ const LINGER: Duration = Duration::from_millis(500);
 const DRAIN: Duration = Duration::from_secs(2);
 
 enum Event {
-    Stop { grace_ms: u64 },
+    Stop { grace_ms: u64, why: Option<String> },
     WardenGone,
     Signal(i32),
 }
@@ -77,8 +77,8 @@ pub fn main() -> ExitCode {
 fn hear_warden(mut stdin: File, events: SyncSender<Event>) {
     let mut body = Vec::new();
     while let Ok(Some(message)) = inner::read_to_keeper(&mut stdin, &mut body) {
-        if let ToKeeper::Stop { grace_ms } = message {
-            let _ = events.send(Event::Stop { grace_ms });
+        if let ToKeeper::Stop { grace_ms, why } = message {
+            let _ = events.send(Event::Stop { grace_ms, why });
         }
     }
     let _ = events.send(Event::WardenGone);
@@ -205,8 +205,11 @@ impl Keeper {
             let wait = if sweep.is_some() { STEP } else { Duration::from_secs(1) };
             match self.inbox.recv_timeout(wait) {
                 Ok(event) => {
-                    if let Some(grace) = self.wants_end(event) {
-                        self.stopped |= !sweep::is_over(pid);
+                    if let Some((grace, why)) = self.wants_end(event) {
+                        if !self.stopped && !sweep::is_over(pid) {
+                            self.stopped = true;
+                            self.record.why = why;
+                        }
                         let now = Instant::now();
                         sweep.get_or_insert_with(|| Sweep::new(now, Duration::ZERO, grace)).hurry(now, grace);
                     } else if sweep.is_none() {
@@ -220,17 +223,25 @@ impl Keeper {
         sweep::reap(pid).map_or(How::Signaled(libc::SIGKILL), How::of_wait_status)
     }
 
-    /// Whether this is a reason to end the rank, and with which grace.
-    fn wants_end(&self, event: Event) -> Option<Duration> {
+    /// Whether this is a reason to end the rank, with which grace, and what the record says about it.
+    fn wants_end(&self, event: Event) -> Option<(Duration, Option<String>)> {
+        let mut reason = None;
         let grace = match event {
-            Event::Stop { grace_ms } => grace_ms,
-            Event::WardenGone if self.job.detached => return None,
+            Event::Stop { grace_ms, why } => {
+                reason = why;
+                grace_ms
+            }
+            // In a gang, somebody must hear when others fail: without a warden it cannot go on (GANG-1).
+            Event::WardenGone if self.job.detached && self.job.is_all => return None,
             Event::Signal(libc::SIGHUP) if self.job.detached => return None,
             Event::Signal(libc::SIGCHLD) => return None,
             Event::Signal(_) => records::asked_grace(&self.job.folder, self.job.job.rank).unwrap_or(self.job.grace_ms),
-            Event::WardenGone => self.job.grace_ms,
+            Event::WardenGone => {
+                reason = Some(format!("host {} was lost: its warden is gone", self.job.host));
+                self.job.grace_ms
+            }
         };
-        Some(Duration::from_millis(grace))
+        Some((Duration::from_millis(grace), reason))
     }
 
     fn ending(&self, how: How, child: &mut Started) -> Ending {

@@ -1,6 +1,7 @@
 //! Where are the records, and how are they written so that a reader never sees half of one?
 
 use super::RankRecord;
+use crate::proc::{Machine, Process};
 use serde::Serialize;
 use shoal_core::job::HostJob;
 use shoal_core::rank::Rank;
@@ -66,12 +67,28 @@ pub(crate) fn save_run(root: &Path, job: &HostJob) -> io::Result<PathBuf> {
     for rank in &mut kept.ranks {
         rank.env.values_mut().for_each(String::clear);
     }
+    if let Some(line) = &mut kept.gang {
+        line.token.clear();
+    }
     write_atomically(&folder.join("run.json"), &kept)?;
     Ok(folder)
 }
 
 pub fn save_rank(folder: &Path, record: &RankRecord) -> io::Result<()> {
     write_atomically(&folder.join(format!("{}.json", record.rank)), record)
+}
+
+/// So that whoever stops the run can tell its warden.
+pub(crate) fn save_warden(folder: &Path) -> io::Result<()> {
+    let me = crate::proc::process(std::process::id());
+    write_atomically(&folder.join("warden.pid"), &(crate::proc::machine(), me))
+}
+
+/// The warden of a run, if it is on this machine.
+pub(crate) fn warden(folder: &Path) -> Option<Process> {
+    let (machine, process): (Machine, Option<Process>) =
+        serde_json::from_slice(&fs::read(folder.join("warden.pid")).ok()?).ok()?;
+    process.filter(|p| machine == crate::proc::machine() && crate::proc::is_alive(*p))
 }
 
 /// Leaves word for a keeper of how long its rank may take; then it is sent SIGTERM.

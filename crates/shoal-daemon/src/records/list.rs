@@ -1,12 +1,15 @@
 //! Which runs does this host know, and which of them live?
 
-use super::RankRecord;
+use super::{RankRecord, is_safe_name};
 use crate::ending::Ending;
+use serde::{Deserialize, Serialize};
 use shoal_core::job::HostJob;
+use shoal_core::rank::Rank;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     Alive,
     Ended(Ending),
@@ -47,6 +50,11 @@ pub(crate) fn ranks(folder: &Path) -> Vec<RankRecord> {
     ranks
 }
 
+/// The record of one rank.
+pub(crate) fn rank(folder: &Path, rank: Rank) -> Option<RankRecord> {
+    serde_json::from_slice(&fs::read(folder.join(format!("{rank}.json"))).ok()?).ok()
+}
+
 fn read(folder: PathBuf) -> Option<RunRecord> {
     let job: Option<HostJob> = fs::read(folder.join("run.json")).ok().and_then(|b| serde_json::from_slice(&b).ok());
     let ranks = ranks(&folder);
@@ -66,5 +74,9 @@ pub fn list(root: &Path) -> Vec<RunRecord> {
 
 /// What is known of one run; one record for each host name it has here.
 pub fn run(root: &Path, run: &str) -> Vec<RunRecord> {
-    list(root).into_iter().filter(|r| r.run == run).collect()
+    // Asked often, by whoever follows a log: only its own folder is read.
+    let folders = is_safe_name(run).then(|| fs::read_dir(root.join(run)).ok()).flatten();
+    let mut records: Vec<RunRecord> = folders.into_iter().flatten().flatten().filter_map(|e| read(e.path())).collect();
+    records.sort_by(|a, b| a.host.cmp(&b.host));
+    records
 }

@@ -1,17 +1,22 @@
 //! What does a host know of its runs, when launcher and warden are long gone?
 //!
 //! A folder per run and host below `$XDG_STATE_HOME` (or `~/.local/state`) `/shoal/runs/<run>/<host>/`: `run.json`, the
-//! job without the values of its environment (SEC-2), and `<rank>.json` per rank. Complete or absent: written beside and
+//! job without the values of its environment (SEC-2), `<rank>.json` per rank, and `warden.pid`. Complete or absent: written beside and
 //! renamed. Kept after the end; the last 200 runs.
 
 mod files;
+mod frames;
 mod list;
+mod listing;
+mod marked;
 mod stop;
 mod tail;
 
-pub use files::{PruneKeep, root, save_rank, unix_ms};
-pub(crate) use files::{ask_grace, asked_grace, prune, save_run};
+pub use files::{PruneKeep, is_safe_name, root, save_rank, unix_ms};
+pub(crate) use files::{ask_grace, asked_grace, prune, save_run, save_warden, warden};
+pub use frames::send_logs;
 pub use list::{RunRecord, State, list, run};
+pub use listing::{LISTING_VERSION, ListedRank, ListedRun, Listing, listing};
 pub use stop::{StopError, Stopped, stop};
 pub use tail::{TailError, tail};
 
@@ -44,6 +49,9 @@ pub struct RankRecord {
     pub log_bytes: u64,
     /// What of it is not in the log file.
     pub log_missing: u64,
+    /// Why it was stopped, if its gang was: the first failure (GANG-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl RankRecord {
@@ -65,6 +73,7 @@ impl RankRecord {
             log_start: 0,
             log_bytes: 0,
             log_missing: 0,
+            why: None,
         }
     }
 

@@ -1,11 +1,14 @@
 //! How is a run stopped by somebody who did not start it?
 //!
-//! Its keepers are sent SIGTERM, after the grace was left for them in the run's folder. A pid that now belongs to
-//! somebody else is never signalled: the start time must match.
+//! The grace is left in the run's folder. If all ranks are meant, the warden is sent SIGTERM: it tells its keepers, and the other
+//! hosts of a detached run. For one rank, or when there is no warden any more or it does not react, the keepers themselves are;
+//! and last whoever bears the run's mark, should a keeper have been killed. A pid that now belongs to somebody else is never
+//! signalled: the start time must match.
 
-use super::{State, ask_grace, list};
+use super::{State, ask_grace, list, marked};
 use crate::proc;
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use shoal_core::rank::Rank;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,6 +16,8 @@ use thiserror::Error;
 
 /// What a keeper may take beyond the grace.
 const MARGIN: Duration = Duration::from_secs(15);
+/// What a warden has to tell its keepers.
+const REACTION: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Error)]
 pub enum StopError {
@@ -22,10 +27,12 @@ pub enum StopError {
     UnknownRank { run: String, rank: Rank },
     #[error("{ranks:?} of run {run} did not end within {after:?}")]
     Late { run: String, ranks: Vec<String>, after: Duration },
+    #[error("processes {pids:?} of run {run} do not end, not even by SIGKILL; a device or network drive holds them")]
+    Stuck { run: String, pids: Vec<u32> },
 }
 
 /// What became of each rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
     pub rank: Rank,
     /// It lived when we came.
@@ -40,25 +47,35 @@ pub fn stop(root: &Path, run: &str, rank: Option<Rank>, grace: Duration) -> Resu
         return Err(StopError::UnknownRun(run.into()));
     }
     let mut asked = Vec::new();
+    let mut keepers = Vec::new();
     for record in &records {
         for one in record.ranks.iter().filter(|r| rank.is_none_or(|wanted| r.rank == wanted)) {
             let alive = one.state() == State::Alive;
             if alive {
                 // Without it the job's own grace is used.
                 let _ = ask_grace(&record.folder, one.rank, grace.as_millis() as u64);
-                proc::signal(one.keeper, Signal::TERM);
+                keepers.push(one.keeper);
             }
             asked.push((one.rank, alive));
         }
     }
+    let wardens = records.iter().filter(|_| rank.is_none()).filter_map(|r| super::warden(&r.folder));
+    // First and alone: a warden whose ranks were gone before it heard of this would leave without telling the other hosts.
+    let told = wardens.filter(|warden| proc::signal(*warden, Signal::TERM)).count() > 0;
+    let mut directly = Instant::now() + if told { REACTION } else { Duration::ZERO };
     if let Some(rank) = rank.filter(|_| asked.is_empty()) {
         return Err(StopError::UnknownRank { run: run.into(), rank });
     }
     let end = Instant::now() + grace + MARGIN;
     loop {
-        let late = Instant::now() >= end;
-        let now: Vec<_> = list::run(root, run).into_iter().flat_map(|r| r.ranks).collect();
-        let state = |rank| now.iter().find(|r| r.rank == rank).map_or(State::Lost, |r| r.state());
+        let now = Instant::now();
+        let late = now >= end;
+        if now >= directly {
+            directly = end;
+            keepers.iter().for_each(|keeper| _ = proc::signal(*keeper, Signal::TERM));
+        }
+        let known: Vec<_> = list::run(root, run).into_iter().flat_map(|r| r.ranks).collect();
+        let state = |rank| known.iter().find(|r| r.rank == rank).map_or(State::Lost, |r| r.state());
         let stopped: Vec<Stopped> = asked
             .iter()
             .map(|(rank, was_alive)| Stopped { rank: *rank, was_alive: *was_alive, state: state(*rank) })
@@ -66,6 +83,9 @@ pub fn stop(root: &Path, run: &str, rank: Option<Rank>, grace: Duration) -> Resu
         let left: Vec<String> =
             stopped.iter().filter(|s| s.state == State::Alive).map(|s| s.rank.to_string()).collect();
         if left.is_empty() {
+            if rank.is_none() && stopped.iter().all(|s| s.state != State::Elsewhere) {
+                marked::end(run, grace).map_err(|pids| StopError::Stuck { run: run.into(), pids })?;
+            }
             return Ok(stopped);
         }
         if late {

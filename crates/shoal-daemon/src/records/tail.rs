@@ -31,8 +31,11 @@ pub fn tail(
     follow: bool,
     out: &mut impl Write,
 ) -> Result<u64, TailError> {
-    let find = || list::run(root, run).into_iter().flat_map(|r| r.ranks).find(|r| r.rank == rank);
-    let record = find().ok_or_else(|| TailError::Unknown { run: run.into(), rank })?;
+    let mut known =
+        list::run(root, run).into_iter().flat_map(|r| r.ranks.into_iter().map(move |k| (r.folder.clone(), k)));
+    let known = known.find(|(_, r)| r.rank == rank);
+    let (folder, record) = known.ok_or_else(|| TailError::Unknown { run: run.into(), rank })?;
+    let find = || list::rank(&folder, rank);
     let failed = |source| TailError::Log { rank, path: record.log.display().to_string(), source };
     let mut file: Option<File> = None;
     let mut offset = offset;

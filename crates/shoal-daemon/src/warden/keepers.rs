@@ -46,9 +46,9 @@ impl Keeper {
         Ok(Keeper { process, stdin: Some(stdin) })
     }
 
-    pub fn stop(&mut self, grace_ms: u64) {
+    pub fn stop(&mut self, grace_ms: u64, why: Option<String>) {
         if let Some(stdin) = &mut self.stdin
-            && inner::send_to_keeper(stdin, &ToKeeper::Stop { grace_ms }).is_err()
+            && inner::send_to_keeper(stdin, &ToKeeper::Stop { grace_ms, why }).is_err()
         {
             self.stdin = None;
         }

@@ -2,7 +2,9 @@
 //! sure that nothing is left when launcher or gang is gone (GANG-1).
 
 mod front;
+mod gang;
 mod keepers;
+mod losses;
 mod outbox;
 mod ports;
 mod run;
@@ -32,6 +34,8 @@ pub(crate) enum Event {
     Keeper(usize, FromKeeper),
     KeeperGone(usize),
     Signal(i32),
+    /// From the other hosts of a detached run.
+    Gang(crate::gang_line::News),
     /// The outbox is empty.
     Idle,
     /// Stdout is closed.

@@ -4,18 +4,19 @@
 //! any of them, with the grace and a margin.
 
 use super::front::Front;
+use super::gang::Gang;
 use super::keepers::Keeper;
 use super::outbox::Outbox;
 use super::{Event, KEEP_RUNS, Settings, usage};
-use crate::ending::{Ending, How};
+use crate::ending::Ending;
+use crate::gang_line::words::Order;
 use crate::inner::{FromKeeper, KeeperJob};
 use crate::protocol::{FromWarden, ToWarden};
-use crate::sweep::{self, STEP, Sweep, Swept};
+use crate::sweep::{STEP, Sweep};
 use crate::{proc, records};
 use rustix::process::Signal;
 use shoal_core::job::{HostJob, JOB_VERSION};
 use shoal_core::rank::Rank;
-use shoal_core::variables;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,35 +29,48 @@ const MARGIN: Duration = Duration::from_secs(15);
 const USAGE: Duration = Duration::from_secs(1);
 /// For what was handed in to be written when the launcher made no sense: it may not be reading.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// For the word that we go on alone to reach a slow launcher: without it, it would end the run.
+const FAREWELL: Duration = Duration::from_secs(10);
 
-struct OneRank {
-    rank: Rank,
-    keeper: Option<Keeper>,
-    begun: Instant,
-    ended: bool,
+pub(super) struct OneRank {
+    pub(super) rank: Rank,
+    pub(super) keeper: Option<Keeper>,
+    pub(super) begun: Instant,
+    pub(super) ended: bool,
     /// Its keeper died; reported once nothing of it is left.
-    lost: Option<String>,
+    pub(super) lost: Option<String>,
 }
 
 pub struct Warden {
-    settings: Settings,
-    outbox: Arc<Outbox>,
-    events: SyncSender<Event>,
-    inbox: Receiver<Event>,
-    front: Front,
-    job: Option<HostJob>,
-    folder: PathBuf,
-    ranks: Vec<OneRank>,
-    statuses: HashMap<u32, i32>,
-    heard: Instant,
+    pub(super) settings: Settings,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) events: SyncSender<Event>,
+    pub(super) inbox: Receiver<Event>,
+    pub(super) front: Front,
+    pub(super) job: Option<HostJob>,
+    pub(super) folder: PathBuf,
+    pub(super) ranks: Vec<OneRank>,
+    pub(super) statuses: HashMap<u32, i32>,
+    pub(super) heard: Instant,
     /// Somebody listens on stdout.
-    launcher: bool,
+    pub(super) launcher: bool,
+    /// What was decided for a detached run, and by whom; what of it was done here.
+    pub(super) gang: Gang,
+    pub(super) obeyed: Order,
+    /// How the ranks here ended, in order; how many of them the gang has heard of.
+    pub(super) endings: Vec<(Rank, Ending, u64)>,
+    pub(super) endings_seen: usize,
+    /// Somebody asked for the whole run to end, with this grace.
+    pub(super) stop_asked: Option<u64>,
+    /// The launcher wants us to go on alone; not before all hosts know each other.
+    pub(super) detach_asked: bool,
+    pub(super) begun: Instant,
     /// When keepers that have not ended are killed.
-    stop_by: Option<Instant>,
+    pub(super) stop_by: Option<Instant>,
     /// After this long, no more ranks are asked to end: ends what dead keepers left behind.
-    orphans: Option<Sweep>,
-    usage_at: Instant,
-    code: u8,
+    pub(super) orphans: Option<Sweep>,
+    pub(super) usage_at: Instant,
+    pub(super) code: u8,
 }
 
 impl Warden {
@@ -80,6 +94,13 @@ impl Warden {
             statuses: HashMap::new(),
             heard: now,
             launcher: true,
+            gang: Gang::Nobody,
+            obeyed: Order::GoOn,
+            endings: Vec::new(),
+            endings_seen: 0,
+            stop_asked: None,
+            detach_asked: false,
+            begun: now,
             stop_by: None,
             orphans: None,
             usage_at: now + USAGE,
@@ -94,6 +115,10 @@ impl Warden {
                 Err(_) => self.reap(),
             }
             self.tick(Instant::now());
+            self.tend_gang();
+            if self.detach_asked && self.gang.is_up() {
+                self.detach();
+            }
         }
         self.leave_nothing();
         if self.launcher && self.job.is_some() {
@@ -114,13 +139,16 @@ impl Warden {
         self.job.as_ref().is_some_and(|j| j.detached)
     }
 
-    fn grace(&self) -> u64 {
+    pub(super) fn grace(&self) -> u64 {
         self.job.as_ref().map_or(0, |j| j.grace_ms)
     }
 
     fn is_over(&self) -> bool {
         let started = self.job.is_some() || self.stop_by.is_some();
-        started && self.ranks.iter().all(|r| r.ended) && (!self.launcher || self.outbox.is_empty())
+        started
+            && self.ranks.iter().all(|r| r.ended)
+            && self.gang.may_leave(self.endings.len())
+            && (!self.launcher || self.outbox.is_empty())
     }
 
     fn patience(&self) -> Duration {
@@ -149,7 +177,8 @@ impl Warden {
             Event::KeeperGone(index) => self.keeper_gone(index),
             Event::Signal(libc::SIGCHLD) => self.reap(),
             Event::Signal(libc::SIGHUP) if self.is_detached() => {}
-            Event::Signal(_) => self.stop(self.grace()),
+            Event::Signal(_) => self.stop_all(self.asked_grace()),
+            Event::Gang(news) => self.on_gang(news),
             Event::Idle => {}
         }
     }
@@ -157,22 +186,26 @@ impl Warden {
     fn obey(&mut self, message: ToWarden) {
         match message {
             ToWarden::Start(job) => self.start(job),
-            ToWarden::Stop { grace_ms } => self.stop(grace_ms),
-            ToWarden::Kill => self.stop(0),
+            ToWarden::Stop { grace_ms } => self.stop_all(grace_ms),
+            ToWarden::Kill => self.stop_all(0),
             ToWarden::Ping => self.outbox.send(&FromWarden::Pong),
-            ToWarden::Detach if self.is_detached() => {
-                self.outbox.send_last(&FromWarden::Detached);
-                let end = Instant::now() + LAST_WORDS;
-                while !self.outbox.is_empty() && Instant::now() < end {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                self.let_go();
-            }
+            ToWarden::Detach if self.is_detached() => self.detach_asked = true,
             ToWarden::Detach => self.trouble(None, "this run is not a detached one".into(), None),
         }
     }
 
-    fn trouble(&self, rank: Option<Rank>, what: String, hint: Option<&str>) {
+    fn detach(&mut self) {
+        self.detach_asked = false;
+        // Nothing is said after it: it must not wait behind output, however slow the launcher reads.
+        self.outbox.send_last(&FromWarden::Detached);
+        let end = Instant::now() + FAREWELL;
+        while !self.outbox.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.let_go();
+    }
+
+    pub(super) fn trouble(&self, rank: Option<Rank>, what: String, hint: Option<&str>) {
         self.outbox.send(&FromWarden::Trouble { rank, what, hint: hint.map(Into::into) });
     }
 
@@ -193,7 +226,11 @@ impl Warden {
             return self.stop(self.grace());
         }
         match records::save_run(&self.settings.state, &job) {
-            Ok(folder) => self.folder = folder,
+            Ok(folder) => {
+                // Without it, `shoal stop` still finds the keepers.
+                let _ = records::save_warden(&folder);
+                self.folder = folder;
+            }
             Err(e) => self.trouble(
                 None,
                 format!("the run's record below {} cannot be written: {e}", self.settings.state.display()),
@@ -201,13 +238,16 @@ impl Warden {
             ),
         }
         self.job = Some(job.clone());
-        for one in job.ranks {
+        self.begun = Instant::now();
+        let is_all = job.is_all();
+        for one in job.ranks.iter().cloned() {
             let index = self.outbox.add_lane(one.rank);
             let rank = one.rank;
             let job = KeeperJob {
                 run: job.run.clone(),
                 host: job.host.clone(),
                 detached: job.detached,
+                is_all,
                 grace_ms: job.grace_ms,
                 folder: self.folder.clone(),
                 job: one,
@@ -219,6 +259,7 @@ impl Warden {
                 self.ended(index, Ending::NotStarted { why, hint: None }, 0, 0, String::new());
             }
         }
+        self.join_gang(&job);
     }
 
     fn heed(&mut self, index: usize, message: FromKeeper) {
@@ -235,36 +276,39 @@ impl Warden {
         }
     }
 
-    fn ended(&mut self, index: usize, ending: Ending, after_ms: u64, log_bytes: u64, tail: String) {
+    pub(super) fn ended(&mut self, index: usize, ending: Ending, after_ms: u64, log_bytes: u64, tail: String) {
         let one = &mut self.ranks[index];
         if std::mem::replace(&mut one.ended, true) {
             return;
         }
-        // Without a launcher nobody else does: the first failure ends the gang, and so does the last worker, as far as it is
-        // here. (Other hosts of a detached gang are not told yet.)
-        let last_for_all = self.is_detached() && (!ending.success() || self.is_done());
         let rank = self.ranks[index].rank;
+        // What a detached gang makes of it is decided in `tend_gang`.
+        self.endings.push((rank, ending.clone(), after_ms));
         self.outbox.send(&FromWarden::Ended { rank, ending, after_ms, log_bytes, tail });
-        if last_for_all {
-            self.stop(self.grace());
-        }
     }
 
-    /// Whether all workers of the gang are over, where all of them are here; the master and the servers only served them.
-    fn is_done(&self) -> bool {
-        let is_worker = |rank: &Rank| matches!(rank, Rank::Worker(_));
-        let all =
-            self.job.iter().flat_map(|job| &job.ranks).find_map(|r| r.env.get(variables::WORLD_SIZE)?.parse().ok());
-        let over = self.ranks.iter().filter(|r| is_worker(&r.rank) && r.ended).count();
-        all.is_some_and(|all: usize| over >= all)
+    /// What `shoal stop` left word of, else the job's own.
+    fn asked_grace(&self) -> u64 {
+        let asked = self.ranks.iter().filter_map(|r| records::asked_grace(&self.folder, r.rank)).max();
+        asked.unwrap_or_else(|| self.grace())
+    }
+
+    /// Somebody wants the whole run to end: here at once, elsewhere by the gang's line.
+    fn stop_all(&mut self, grace_ms: u64) {
+        self.stop_asked.get_or_insert(grace_ms);
+        self.stop(grace_ms);
     }
 
     fn stop(&mut self, grace_ms: u64) {
+        self.stop_because(grace_ms, None);
+    }
+
+    pub(super) fn stop_because(&mut self, grace_ms: u64, why: Option<String>) {
         let by = Instant::now() + Duration::from_millis(grace_ms) + MARGIN;
         self.stop_by = Some(self.stop_by.map_or(by, |old| old.min(by)));
         for one in self.ranks.iter_mut().filter(|r| !r.ended) {
             if let Some(keeper) = &mut one.keeper {
-                keeper.stop(grace_ms);
+                keeper.stop(grace_ms, why.clone());
             }
         }
         if let Some(orphans) = &mut self.orphans {
@@ -299,36 +343,6 @@ impl Warden {
         self.front.leave();
     }
 
-    fn reap(&mut self) {
-        self.statuses.extend(sweep::reap_except(&HashSet::new()));
-    }
-
-    /// Its pipe is closed. If it had not said how its rank ended, it was killed.
-    fn keeper_gone(&mut self, index: usize) {
-        let one = &mut self.ranks[index];
-        let Some(keeper) = one.keeper.take() else { return };
-        let pid = keeper.process.pid;
-        if one.ended {
-            return;
-        }
-        // It may have closed the pipe without being over.
-        proc::signal(keeper.process, Signal::KILL);
-        let end = Instant::now() + MARGIN;
-        let how = loop {
-            if let Some(status) = self.statuses.remove(&pid).or_else(|| sweep::reap(pid)) {
-                break How::of_wait_status(status).to_string();
-            }
-            if Instant::now() > end {
-                break "gone".into();
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        let one = &mut self.ranks[index];
-        one.lost = Some(format!("the keeper of {} (pid {pid}) on {} was {how}", one.rank, proc::node_name()));
-        let grace = Duration::from_millis(self.grace());
-        self.orphans = Some(Sweep::new(Instant::now(), Duration::ZERO, grace));
-    }
-
     fn tick(&mut self, now: Instant) {
         if self.launcher && now.duration_since(self.heard) > self.settings.silence {
             let silence = self.settings.silence;
@@ -352,39 +366,6 @@ impl Warden {
         }
     }
 
-    /// What dead keepers left behind are our children now, and no keepers.
-    fn sweep_orphans(&mut self, now: Instant) {
-        self.reap();
-        let keepers: HashSet<u32> = self.ranks.iter().filter_map(|r| Some(r.keeper.as_ref()?.process.pid)).collect();
-        let left = proc::descendants(&proc::scan(), std::process::id(), &keepers);
-        match self.orphans.as_mut().map_or(Swept::Clean, |sweep| sweep.step(now, &left)) {
-            Swept::Going => return,
-            Swept::Clean => {}
-            Swept::Stuck(pids) => {
-                self.trouble(None, format!("processes {pids:?} do not end, not even by SIGKILL"), None)
-            }
-        }
-        self.orphans = None;
-        for index in 0..self.ranks.len() {
-            let Some(why) = self.ranks[index].lost.take() else { continue };
-            let bytes = self.outbox.rest_of_log(index);
-            let ending = Ending::Lost { why };
-            self.record_loss(index, &ending, bytes);
-            let after_ms = self.ranks[index].begun.elapsed().as_millis() as u64;
-            self.ended(index, ending, after_ms, bytes, String::new());
-        }
-    }
-
-    fn record_loss(&self, index: usize, ending: &Ending, bytes: u64) {
-        let rank = self.ranks[index].rank;
-        let record =
-            records::list(&self.settings.state).into_iter().filter(|r| r.folder == self.folder).flat_map(|r| r.ranks);
-        if let Some(mut record) = record.into_iter().find(|r| r.rank == rank) {
-            record.end(ending.clone(), bytes, 0);
-            let _ = records::save_rank(&self.folder, &record);
-        }
-    }
-
     fn report_usage(&self) {
         let all = proc::scan();
         let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
@@ -392,19 +373,6 @@ impl Warden {
             let Some(keeper) = &one.keeper else { continue };
             let usage::Usage { rss_bytes, cpu_ms, processes } = usage::of(&all, keeper.process.pid, page, ticks);
             self.outbox.send(&FromWarden::Usage { rank: one.rank, rss_bytes, cpu_ms, processes });
-        }
-    }
-
-    /// The last look before we go (GANG-1). Keepers that have said all they had are ending by themselves.
-    fn leave_nothing(&mut self) {
-        let mut sweep = Sweep::new(Instant::now(), Duration::from_secs(1), Duration::from_secs(1));
-        loop {
-            self.reap();
-            let left = proc::descendants(&proc::scan(), std::process::id(), &HashSet::new());
-            if sweep.step(Instant::now(), &left) != Swept::Going {
-                return;
-            }
-            let _ = self.inbox.recv_timeout(Duration::from_millis(2));
         }
     }
 }

@@ -119,6 +119,7 @@ impl Launcher {
             detached: false,
             grace_ms: 300,
             ranks,
+            gang: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What `shoal` does on a host on behalf of a launcher elsewhere.
 
 use clap::{Args as ClapArgs, Subcommand};
+use shoal_core::rank::Rank;
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -24,6 +25,27 @@ pub enum Part {
     Probe,
     /// Measures the ways to other hosts, for `shoal doctor`.
     Peer,
+    /// Prints this host's runs as JSON.
+    List {
+        #[arg(long)]
+        run: Option<String>,
+    },
+    /// Sends logs as frames; ends when its stdin does.
+    Tail {
+        run: String,
+        #[arg(long)]
+        rank: Option<Rank>,
+        #[arg(long)]
+        follow: bool,
+    },
+    /// Stops a run, or one rank of it, on this host; answers in JSON.
+    Stop {
+        run: String,
+        #[arg(long)]
+        rank: Option<Rank>,
+        #[arg(long)]
+        grace_ms: u64,
+    },
     /// Prints the name of this program's content.
     Digest,
 }

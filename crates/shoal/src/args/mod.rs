@@ -3,11 +3,14 @@
 pub mod doctor;
 pub mod fleet;
 pub mod host;
+pub mod logs;
+pub mod ps;
 pub mod ps_master;
 pub mod ps_server;
 pub mod psd_run;
 pub mod run;
 pub mod shoal;
+pub mod stop;
 
 /// Shown at the end of every program's help.
 pub const EXIT_CODES: &str = "\

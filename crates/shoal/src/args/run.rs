@@ -59,7 +59,8 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Return once all ranks have started; see `shoal ps`, `shoal logs`, `shoal stop`.
+    /// Return once all ranks have started, and print the run's id for `shoal ps`, `shoal logs` and `shoal stop`. The run survives
+    /// this machine, unless this machine is one of its hosts.
     #[arg(long)]
     pub detach: bool,
 

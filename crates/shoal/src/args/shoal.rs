@@ -15,6 +15,9 @@ pub enum Verb {
     Run(Box<super::run::Args>),
     Fleet(super::fleet::Args),
     Doctor(super::doctor::Args),
+    Ps(super::ps::Args),
+    Logs(super::logs::Args),
+    Stop(super::stop::Args),
     /// What hosts run for us; not for people.
     #[command(hide = true)]
     Host(super::host::Args),

@@ -2,9 +2,12 @@
 
 pub mod doctor;
 pub mod fleet;
-mod fleet_file;
+pub(crate) mod fleet_file;
 pub mod host;
+pub mod logs;
+pub mod ps;
 pub mod ps_master;
 pub mod ps_server;
 pub mod psd_run;
 pub mod run;
+pub mod stop;

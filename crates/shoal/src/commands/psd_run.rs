@@ -25,6 +25,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         None => Some(this_folder(&fleet)?),
     };
     spec.detached = args.detach;
+    spec.silence_ms = run::silence_ms();
     // The file lists its nodes; that is how many there are.
     spec.oversubscribe = true;
     let style = run::style(args.json, args.verbose);
@@ -34,7 +35,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         let path = Path::new("poseidon_run.log");
         Record::append(path).map_err(|e| NotBegun::Here(format!("{} cannot be written: {e}", path.display())))?
     };
-    begin(fleet, &spec, args.dry_run, style, record, "psd_run")
+    begin(fleet, &spec, args.dry_run, style, record, "psd_run", Some(&config))
 }
 
 /// `-c CONFIG CMD`, `CONFIG CMD`, or `CMD` beside a config.json.

@@ -3,6 +3,8 @@
 use super::fleet_file;
 use crate::args::run::Args;
 use crate::exit::Exit;
+use crate::later::launched::Launched;
+use crate::later::places;
 use crate::launch::record::Record;
 use crate::launch::screen::{self, Style};
 use crate::launch::{Launch, Report, launch};
@@ -10,7 +12,8 @@ use crate::signals;
 use shoal_core::fleet::{Fleet, Reach};
 use shoal_core::job::Program;
 use shoal_core::outcome;
-use shoal_core::plan::{self, GangPlan, Logs, RunSpec, Secret};
+use shoal_core::plan::spec::SILENCE_MS;
+use shoal_core::plan::{self, Logs, RunSpec, Secret};
 use shoal_hosts::ssh::Settings;
 use shoal_hosts::ssh::deliver::Parcel;
 use std::path::{Path, PathBuf};
@@ -47,9 +50,10 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         None => Some(this_folder(&fleet)?),
     };
     spec.detached = args.detach;
+    spec.silence_ms = silence_ms();
     spec.grace_ms = args.grace * 1000;
     let style = style(args.json, args.verbose);
-    begin(fleet, &spec, args.dry_run, style, Record::none(), "shoal run")
+    begin(fleet, &spec, args.dry_run, style, Record::none(), "shoal run", args.fleet.as_deref())
 }
 
 pub fn style(json: bool, verbose: bool) -> Style {
@@ -60,7 +64,13 @@ pub fn style(json: bool, verbose: bool) -> Style {
     }
 }
 
-/// Plans, and runs the plan or prints it.
+/// How long a host of a detached run may be silent. Not in any help: tests cannot wait as long as networks may be away.
+pub fn silence_ms() -> u64 {
+    let asked = std::env::var("SHOAL_GANG_SILENCE_MS").ok().and_then(|v| v.parse::<u64>().ok());
+    asked.map_or(SILENCE_MS, |ms| ms.max(1_000))
+}
+
+/// Plans, and runs the plan or prints it. `file`: where the fleet came from.
 pub fn begin(
     fleet: Fleet,
     spec: &RunSpec,
@@ -68,25 +78,39 @@ pub fn begin(
     style: Style,
     mut record: Record,
     program: &str,
+    file: Option<&Path>,
 ) -> Result<ExitCode, NotBegun> {
     let plan = plan::gang(&fleet, spec).map_err(|e| NotBegun::Wrong(e.to_string()))?;
     if dry_run {
         crate::say::out(plan::render::render(&plan));
         return Ok(Exit::Success.into());
     }
-    let me =
-        std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
-    let parcel = parcel(&fleet, &plan, &me)?;
+    let parcel = parcel_for(plan.hosts.iter().any(|h| fleet.host(h).is_some_and(|h| h.reach != Reach::Local)))?;
     let stop = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     record.note(&format!("run {} of {} ranks on {} hosts", plan.run, plan.ranks.len(), plan.hosts.len()));
     let run = plan.run.clone();
     let logs = plan.ranks.first().and_then(|r| Path::new(&r.log).parent().map(Path::to_path_buf));
     make_folder(logs.as_deref())?;
     let detach = spec.detached;
+    let (known, hosts) = (fleet.clone(), plan.hosts.clone());
     let report = launch(Launch { fleet, plan, ssh: Settings::from_env(), parcel, style, detach }, record, &stop);
     if let Some(logs) = &logs {
         // Nothing came of it: only an empty folder can be removed.
         let _ = std::fs::remove_dir(logs);
+    }
+    if report.detached
+        && let Err(e) = Launched::new(&run, file, &known, &hosts).save()
+    {
+        eprintln!(
+            "{program}: where the run is could not be written down here ({e}); give `--fleet` to `shoal logs` and `shoal stop`"
+        );
+    }
+    if !report.astray.is_empty() {
+        super::stop::astray(places::named(&known, &report.astray), &run, spec.grace_ms)?;
+    }
+    if detach && !report.detached && style != Style::Json && outcome::exit_code(&report.ends) == 0 {
+        // Over before it could be left alone; whoever wanted its id gets it.
+        crate::say::line(&run);
     }
     Ok(conclude(&report, style, &run, logs, program))
 }
@@ -105,12 +129,13 @@ fn make_folder(logs: Option<&Path>) -> Result<(), NotBegun> {
     }
 }
 
-/// Our own file, and the name of its content where it may have to be sent.
-fn parcel(fleet: &Fleet, plan: &GangPlan, me: &Path) -> Result<Parcel, NotBegun> {
+/// Our own file, for hosts of whatever kind.
+pub fn parcel_for(remote: bool) -> Result<Parcel, NotBegun> {
+    let me =
+        std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
     // psd_run and the others are one file under several names, beside each other.
     let path = me.with_file_name("shoal");
-    let path = if path.exists() { path } else { me.to_path_buf() };
-    let remote = plan.hosts.iter().any(|h| fleet.host(h).is_some_and(|h| h.reach != Reach::Local));
+    let path = if path.exists() { path } else { me };
     if !remote {
         return Ok(Parcel { path, digest: String::new() });
     }
@@ -122,6 +147,10 @@ fn parcel(fleet: &Fleet, plan: &GangPlan, me: &Path) -> Result<Parcel, NotBegun>
 
 /// Says how it went.
 fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, program: &str) -> ExitCode {
+    if report.detached && style == Style::Json {
+        crate::say::line(serde_json::json!({ "event": "detached", "run": run }));
+        return Exit::Success.into();
+    }
     if report.detached {
         crate::say::line(run);
         eprintln!("{program}: all ranks have started; `shoal ps`, `shoal logs {run}`, `shoal stop {run}`");

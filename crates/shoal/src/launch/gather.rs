@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A line longer than this is shown in parts.
@@ -16,6 +17,8 @@ pub struct Gather {
     /// Prints every line, with its rank in front.
     streaming: bool,
     width: usize,
+    /// Nobody reads what is printed.
+    deaf: AtomicBool,
 }
 
 struct Output {
@@ -36,7 +39,7 @@ impl Gather {
         let ranks: BTreeMap<Rank, Mutex<Output>> =
             files.into_iter().map(|(rank, path)| (rank, Mutex::new(output(path)))).collect();
         let width = ranks.keys().map(|rank| rank.to_string().len()).max().unwrap_or(0);
-        Gather { ranks, streaming, width }
+        Gather { ranks, streaming, width, deaf: AtomicBool::new(false) }
     }
 
     fn rank(&self, rank: Rank) -> Option<MutexGuard<'_, Output>> {
@@ -61,14 +64,19 @@ impl Gather {
         let mut shown = Vec::new();
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             let ends = piece.ends_with(b"\n");
-            output.open.extend_from_slice(&piece[..piece.len().min(LONGEST_LINE)]);
-            if ends || output.open.len() >= LONGEST_LINE {
-                output.show(rank, self.width, self.streaming.then_some(&mut shown));
+            let mut parts = piece.chunks(LONGEST_LINE).peekable();
+            while let Some(part) = parts.next() {
+                output.open.extend_from_slice(part);
+                if (ends && parts.peek().is_none()) || output.open.len() >= LONGEST_LINE {
+                    output.show(rank, self.width, self.streaming.then_some(&mut shown));
+                }
             }
         }
         if !shown.is_empty() {
             // A reader that went away is no reason to end a run.
-            let _ = std::io::stdout().lock().write_all(&shown);
+            if std::io::stdout().lock().write_all(&shown).is_err() {
+                self.deaf.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -79,6 +87,11 @@ impl Gather {
             open if open.is_empty() => output.last.clone(),
             open => open,
         }
+    }
+
+    /// Whether whoever read stdout is gone.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
     }
 
     pub fn taken(&self, rank: Rank) -> u64 {

@@ -1,13 +1,14 @@
 //! The line to one host: opened, our program put there if it is missing, its warden started, and everything it says passed on.
 
 use super::gather::Gather;
+use super::program::{self, Broken, broken, with};
 use rustix::event::{PollFd, PollFlags, poll};
 use shoal_core::fleet::{Fleet, Host, Reach};
 use shoal_daemon::frame::{self, FROM_WARDEN_LIMIT, OUTPUT};
 use shoal_daemon::protocol::{self, FromWarden, Hello, ToWarden};
 use shoal_hosts::process::Exit;
+use shoal_hosts::ssh::Settings;
 use shoal_hosts::ssh::deliver::{self, Parcel};
-use shoal_hosts::ssh::{Connection, Settings, Trouble};
 use shoal_hosts::{Process, local};
 use std::io::{BufReader, PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
@@ -22,8 +23,6 @@ const ENDING: Duration = Duration::from_secs(2);
 /// Wardens that hear nothing for a few seconds take us for dead.
 const PING_EVERY: Duration = Duration::from_millis(500);
 const BUSY: u64 = u64::MAX;
-/// Connections to a host beyond the first, where it allows few sessions for each.
-const MOST_CONNECTIONS: u32 = 16;
 /// Messages for one host that may wait to be written; it takes a stuck line to fill them.
 const OUTGOING: usize = 64;
 
@@ -97,21 +96,6 @@ impl Line {
     }
 }
 
-struct Broken {
-    what: String,
-    hint: String,
-}
-
-impl From<shoal_hosts::ssh::Failure> for Broken {
-    fn from(failure: shoal_hosts::ssh::Failure) -> Broken {
-        Broken { what: failure.what, hint: failure.hint }
-    }
-}
-
-fn broken(what: impl Into<String>, hint: impl Into<String>) -> Broken {
-    Broken { what: what.into(), hint: hint.into() }
-}
-
 fn attend(
     common: &Common,
     host: &Host,
@@ -168,11 +152,6 @@ fn attend(
 
 fn nonsense(error: frame::FrameError) -> Broken {
     broken(format!("its warden said something odd: {error}"), "another program answers in its place")
-}
-
-fn with(said: &str) -> String {
-    // The last line says what came of it all.
-    said.trim().lines().last().map_or_else(String::new, |line| format!("; it said: {line}"))
 }
 
 /// The first complaint on stderr, for whoever wants to know why nothing came.
@@ -239,7 +218,7 @@ fn start_warden(common: &Common, host: &Host, words: &str) -> Result<Greeted, Br
         return greet(process).map_err(NoWarden::broken);
     }
     let line = common.parcel.line(words);
-    let (connection, process) = connect(common, host, &line)?;
+    let (connection, process) = program::connect(&common.fleet, &common.ssh, host, &line)?;
     match greet(process) {
         Ok(greeted) => return Ok(greeted),
         Err(none) if none.exit.is_none() => return Err(none.broken()),
@@ -247,19 +226,6 @@ fn start_warden(common: &Common, host: &Host, words: &str) -> Result<Greeted, Br
         Err(_) => deliver::deliver(&connection, &host.name, &common.parcel)?,
     }
     greet(connection.start_next(&line)?).map_err(NoWarden::broken)
-}
-
-/// Starts the line over the first connection that has a session to spare.
-fn connect(common: &Common, host: &Host, line: &str) -> Result<(Connection, Process), Broken> {
-    let mut n = 0;
-    loop {
-        let connection = Connection::open_nth(&common.fleet, host, &common.ssh, n)?;
-        match connection.start(line) {
-            Ok(process) => return Ok((connection, process)),
-            Err(full) if full.trouble == Trouble::TooManySessions && n < MOST_CONNECTIONS => n += 1,
-            Err(failure) => return Err(failure.into()),
-        }
-    }
 }
 
 /// Waits for a warden's first word.

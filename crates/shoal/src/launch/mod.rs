@@ -1,9 +1,11 @@
 //! One gang, from a plan to its end: lines to all hosts at once, ports asked for, jobs handed out, everything followed until the last
 //! rank is over and its last byte is here (GANG-1, GANG-2).
 
-mod gather;
+mod detach;
+pub mod gather;
 mod line_up;
 pub mod link;
+pub mod program;
 pub mod record;
 pub mod screen;
 
@@ -54,6 +56,8 @@ pub struct Report {
     /// When somebody asked for the end, in milliseconds since the start.
     pub interrupted_ms: Option<u64>,
     pub detached: bool,
+    /// Hosts that went on alone although not all did; somebody must end the run there.
+    pub astray: Vec<String>,
 }
 
 impl Report {
@@ -81,6 +85,8 @@ struct Run {
     /// Hosts that have said all there is to say.
     complete: BTreeSet<String>,
     left_alone: BTreeSet<String>,
+    /// When all hosts were told to go on alone.
+    told_to_detach: Option<u64>,
     tails: BTreeMap<Rank, String>,
     hints: BTreeMap<Rank, String>,
     lengths: BTreeMap<Rank, u64>,
@@ -95,7 +101,8 @@ pub fn launch(launch: Launch, record: record::Record, signal: &dyn Fn() -> u32) 
     let ranks: Vec<(Rank, String)> = plan.ranks.iter().map(|r| (r.rank, r.host.clone())).collect();
     let began = Instant::now();
     let here = |host: &str| fleet.host(host).is_some_and(|h| h.reach == Reach::Local);
-    let files = plan.ranks.iter().map(|r| (r.rank, (!here(&r.host)).then(|| expand(&r.log))));
+    // Of a detached run only the beginning would be here, under the name of the whole.
+    let files = plan.ranks.iter().map(|r| (r.rank, (!detach && !here(&r.host)).then(|| expand(&r.log))));
     let gather = Gather::new(files, style == Style::Stream);
     let common = Arc::new(Common { fleet, ssh, parcel, gather, began });
     let (news, inbox) = sync_channel(NEWS);
@@ -116,6 +123,7 @@ pub fn launch(launch: Launch, record: record::Record, signal: &dyn Fn() -> u32) 
         closed: BTreeSet::new(),
         complete: BTreeSet::new(),
         left_alone: BTreeSet::new(),
+        told_to_detach: None,
         tails: BTreeMap::new(),
         hints: BTreeMap::new(),
         lengths: BTreeMap::new(),
@@ -151,7 +159,7 @@ impl Run {
     }
 
     fn follow_to_the_end(&mut self, inbox: &Receiver<(String, News)>, signal: &dyn Fn() -> u32) {
-        let (mut interrupts, mut asked) = (0, false);
+        let mut interrupts = 0;
         let mut progress = (0, self.now());
         while !self.is_finished(&mut progress) {
             match inbox.recv_timeout(TURN) {
@@ -169,14 +177,10 @@ impl Run {
                 self.screen.say(word);
                 self.see(Seen::Interrupted);
             }
-            let all_started = || self.follow.members().all(|member| member.started_ms.is_some());
-            if self.detach && !asked && self.follow.phase() == Phase::Running && all_started() {
-                asked = true;
-                self.tell_all(&ToWarden::Detach);
-            }
             let now = self.now();
             self.look_for_the_silent(now);
             self.see(Seen::Tick);
+            self.see_to_detaching();
             self.screen.draw(&self.follow, &self.common.gather, now);
         }
         // Dropping the lines closes the wardens' stdin; whatever is left there ends.
@@ -213,13 +217,13 @@ impl Run {
 
     /// All ranks are over, and their output is here or will not come.
     fn is_finished(&self, progress: &mut (u64, u64)) -> bool {
-        if self.detach && self.plan.hosts.iter().all(|h| self.left_alone.contains(h)) {
+        if self.is_detached() {
             return true;
         }
         if self.follow.phase() != Phase::Over {
             return false;
         }
-        let over = |host: &String| self.complete.contains(host) || self.closed.contains(host);
+        let over = |h: &String| self.complete.contains(h) || self.closed.contains(h) || self.left_alone.contains(h);
         if self.plan.hosts.iter().all(over) {
             return true;
         }
@@ -291,7 +295,8 @@ impl Run {
                 ));
             }
         }
-        let detached = self.detach && self.plan.hosts.iter().all(|h| self.left_alone.contains(h));
+        let detached = self.is_detached();
+        let astray = if detached { Vec::new() } else { self.left_alone.iter().cloned().collect() };
         let plans: BTreeMap<Rank, _> = self.plan.ranks.iter().map(|r| (r.rank, r)).collect();
         let ends = self.follow.members().filter_map(|member| {
             let (ending, ended_ms, ran_ms) = member.ended.clone()?;
@@ -312,6 +317,7 @@ impl Run {
             hints: self.hints,
             interrupted_ms: self.follow.interrupted_ms(),
             detached,
+            astray,
         }
     }
 }

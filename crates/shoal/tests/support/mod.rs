@@ -6,6 +6,7 @@
 
 pub mod dice;
 pub mod gang;
+pub mod laptop;
 pub mod launching;
 pub mod process;
 pub mod quoting;

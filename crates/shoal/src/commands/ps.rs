@@ -1,0 +1,114 @@
+//! Lists runs, from as many hosts as answer.
+
+use super::run::NotBegun;
+use crate::args::ps::Args;
+use crate::exit::Exit;
+use crate::later::ask::{Asker, Unreached};
+use crate::later::view::{self, RunView, Standing};
+use crate::later::{launched, places, say_unreached};
+use serde_json::json;
+use shoal_core::outcome::{LOST, duration};
+use std::process::ExitCode;
+
+/// Runs that ended longer ago are shown with --all.
+const RECENT_MS: u64 = 24 * 3600 * 1000;
+
+pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    let places = places::of_all(args.fleet.as_deref(), args.all)?;
+    let answers = Asker::new(&places)?.list(places, None);
+    let mut runs = view::runs(answers.heard.into_iter().map(|(_, listing)| listing));
+    remember_ends(&runs);
+    runs.retain(|run| args.all || run.over_ms.is_none_or(|ms| ms < RECENT_MS));
+    if args.json {
+        println!("{}", as_json(&runs, &answers.unreached));
+    } else {
+        print!("{}", table(&runs));
+    }
+    say_unreached("shoal ps", &answers.unreached);
+    Ok(if answers.unreached.is_empty() { Exit::Success.into() } else { ExitCode::from(LOST) })
+}
+
+/// Hosts need not be asked again for what is over. Only what all its hosts agree on is.
+fn remember_ends(runs: &[RunView]) {
+    let over = |run: &&RunView| {
+        matches!(run.state, Standing::Finished | Standing::Stopped | Standing::Failed)
+            && run.ranks.iter().all(|r| r.state.is_some())
+    };
+    for run in runs.iter().filter(over) {
+        if let Some(mut launched) = launched::read(&run.run).filter(|l| !l.over) {
+            launched.over = true;
+            // Next time they are asked once more.
+            let _ = launched.save();
+        }
+    }
+}
+
+fn as_json(runs: &[RunView], unreached: &[Unreached]) -> serde_json::Value {
+    let unreached: Vec<_> =
+        unreached.iter().map(|u| json!({ "host": u.host, "why": u.what, "hint": u.hint })).collect();
+    json!({ "runs": runs, "unreached": unreached })
+}
+
+fn table(runs: &[RunView]) -> String {
+    let mut rows = vec![["RUN", "STATE", "AGE", "RANKS", "HOSTS", "COMMAND"].map(String::from)];
+    for run in runs {
+        let state = match (&run.why, run.state) {
+            (Some(why), Standing::Running) => format!("stopping: {why}"),
+            (Some(why), state) => format!("{}: {why}", state.word()),
+            (None, state) => state.word().to_string(),
+        };
+        let hosts: Vec<&str> = run.hosts.iter().map(String::as_str).collect();
+        let ranks = format!("{}/{}", run.alive, run.total);
+        rows.push([run.run.clone(), state, duration(run.age_ms), ranks, short(&hosts), one_line(&run.command)]);
+    }
+    let width = |k: usize| rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let line = |row: &[String; 6]| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The first few of many hosts.
+fn short(hosts: &[&str]) -> String {
+    match hosts {
+        [first, second, third, rest @ ..] if rest.len() > 1 => {
+            format!("{first},{second},{third} and {} more", rest.len())
+        }
+        few => few.join(","),
+    }
+}
+
+fn one_line(command: &str) -> String {
+    let flat: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if flat.chars().count() <= 80 { flat } else { format!("{}...", flat.chars().take(77).collect::<String>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_run_with_the_first_failure() {
+        let run = RunView {
+            run: "r1".into(),
+            state: Standing::Failed,
+            why: Some("worker1 on b: exited with code 3".into()),
+            detached: true,
+            age_ms: 65_000,
+            over_ms: Some(1),
+            alive: 0,
+            total: 3,
+            hosts: ["a", "b", "c", "d", "e"].map(String::from).into(),
+            command: "sh -c 'a\nb'".into(),
+            ranks: Vec::new(),
+        };
+        let text = table(&[run]);
+        let last = text.lines().last().expect("a line");
+        assert_eq!(
+            last,
+            "r1   failed: worker1 on b: exited with code 3  1 min 5 s  0/3    a,b,c and 2 more  sh -c 'a b'"
+        );
+    }
+}
