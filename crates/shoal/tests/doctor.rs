@@ -277,7 +277,7 @@ fn every_trouble_is_named_with_a_hint() {
     is(&report, lab.name(noisy), "shoal", "green", "sent");
     is(&report, lab.name(few), "sessions", "yellow", "only 2 sessions");
     is(&report, lab.name(few), "python", "red", "/root/venv/bin/python does not exist");
-    is(&report, lab.name(full), "shoal", "red", "could not be installed");
+    is(&report, lab.name(full), "shoal", "red", "could not be put into");
     is(&report, lab.name(full), "disk", "red", "of 1.0 MiB free in /root");
     is(&report, lab.name(other), "host-key", "red", "is not the one that is known");
     let out = lab.doctor_with(&config, &fleet, 80, &[]);
