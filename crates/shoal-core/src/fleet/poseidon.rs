@@ -20,8 +20,9 @@ pub const DEFAULT_USER: &str = "ubuntu";
 pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Fleet> {
     let root = reader.tree(json::parse(text))?;
     let fields = reader.fields(&root, "the configuration", &FIELDS)?;
-    let workers = read_nodes(reader, fields, "worker_nodes");
-    let servers = read_nodes(reader, fields, "server_nodes");
+    let workers = read_nodes(reader, fields, "worker_nodes", 1);
+    // Required, as documented, but none is fine: then the workers sum by themselves.
+    let servers = read_nodes(reader, fields, "server_nodes", 0);
     let master = match fields.get("master_node") {
         Some(node) => read_node(reader, node, "`master_node`"),
         None => Some("localhost".to_string()),
@@ -58,7 +59,7 @@ pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Flee
     })
 }
 
-fn read_nodes(reader: &mut Reader, fields: Fields, field: &str) -> Option<Vec<String>> {
+fn read_nodes(reader: &mut Reader, fields: Fields, field: &str, least: usize) -> Option<Vec<String>> {
     let what = format!("`{field}`");
     let Some(node) = fields.get(field) else {
         if !fields.has_misspelt(field, &FIELDS) {
@@ -68,8 +69,8 @@ fn read_nodes(reader: &mut Reader, fields: Fields, field: &str) -> Option<Vec<St
         return None;
     };
     let items = reader.list(node, &what, "addresses")?;
-    if items.is_empty() || items.len() > MOST_HOSTS {
-        reader.mismatch(node, &what, &format!("1 to {MOST_HOSTS} addresses"));
+    if !(least..=MOST_HOSTS).contains(&items.len()) {
+        reader.mismatch(node, &what, &format!("{least} to {MOST_HOSTS} addresses"));
         return None;
     }
     let nodes: Vec<Option<String>> = items.iter().map(|item| read_node(reader, item, &what)).collect();

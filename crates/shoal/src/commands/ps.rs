@@ -20,9 +20,9 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     remember_ends(&runs);
     runs.retain(|run| args.all || run.over_ms.is_none_or(|ms| ms < RECENT_MS));
     if args.json {
-        println!("{}", as_json(&runs, &answers.unreached));
+        crate::say::line(as_json(&runs, &answers.unreached));
     } else {
-        print!("{}", table(&runs));
+        crate::say::out(table(&runs));
     }
     say_unreached("shoal ps", &answers.unreached);
     Ok(if answers.unreached.is_empty() { Exit::Success.into() } else { ExitCode::from(LOST) })
@@ -59,6 +59,7 @@ fn table(runs: &[RunView]) -> String {
         };
         let hosts: Vec<&str> = run.hosts.iter().map(String::as_str).collect();
         let ranks = format!("{}/{}", run.alive, run.total);
+        let state = cut(&one_line(&state), 48);
         rows.push([run.run.clone(), state, duration(run.age_ms), ranks, short(&hosts), one_line(&run.command)]);
     }
     let width = |k: usize| rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
@@ -82,7 +83,16 @@ fn short(hosts: &[&str]) -> String {
 
 fn one_line(command: &str) -> String {
     let flat: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if flat.chars().count() <= 80 { flat } else { format!("{}...", flat.chars().take(77).collect::<String>()) }
+    cut(&flat, 80)
+}
+
+/// No longer than `most`: one long cell would push all others off the screen. `--json` has it in full.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        text.into()
+    } else {
+        format!("{}...", text.chars().take(most - 3).collect::<String>())
+    }
 }
 
 #[cfg(test)]

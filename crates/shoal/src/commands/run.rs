@@ -11,7 +11,7 @@ use crate::launch::{Launch, Report, launch};
 use crate::signals;
 use shoal_core::fleet::{Fleet, Reach};
 use shoal_core::job::Program;
-use shoal_core::outcome;
+use shoal_core::outcome::{self, Ending, RankEnd};
 use shoal_core::plan::spec::SILENCE_MS;
 use shoal_core::plan::{self, Logs, RunSpec, Secret};
 use shoal_hosts::ssh::Settings;
@@ -93,13 +93,22 @@ pub fn begin(
     make_folder(logs.as_deref())?;
     let detach = spec.detached;
     let (known, hosts) = (fleet.clone(), plan.hosts.clone());
+    // Before anything starts: whatever becomes of this process, `shoal logs` and `shoal stop` find the run from its id.
+    let mut launched = Launched::new(&run, file, &known, &hosts);
+    let written = launched.save();
     let report = launch(Launch { fleet, plan, ssh: Settings::from_env(), parcel, style, detach }, record, &stop);
     if let Some(logs) = &logs {
         // Nothing came of it: only an empty folder can be removed.
         let _ = std::fs::remove_dir(logs);
     }
+    let all_known = |end: &RankEnd| !matches!(end.ending, Ending::Lost { .. });
+    if !report.detached && report.ends.iter().all(all_known) {
+        // Nobody needs to ask its hosts again; if this cannot be written, they are asked once more.
+        launched.over = true;
+        let _ = launched.save();
+    }
     if report.detached
-        && let Err(e) = Launched::new(&run, file, &known, &hosts).save()
+        && let Err(e) = written
     {
         eprintln!(
             "{program}: where the run is could not be written down here ({e}); give `--fleet` to `shoal logs` and `shoal stop`"

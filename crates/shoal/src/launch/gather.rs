@@ -109,12 +109,20 @@ impl Gather {
                 let _ = std::io::stdout().lock().write_all(&shown);
             }
             problems.extend(output.problem.take());
+            problems.extend(output.was_deleted());
         }
         problems
     }
 }
 
 impl Output {
+    /// Somebody removed the file while it was written; what it held is gone with it.
+    fn was_deleted(&self) -> Option<String> {
+        let links = std::os::unix::fs::MetadataExt::nlink(&self.file.as_ref()?.metadata().ok()?);
+        let path = self.path.as_ref().filter(|_| links == 0)?;
+        Some(format!("{} was removed during the run; its host has the log", path.display()))
+    }
+
     fn open_file(&mut self) {
         let Some(path) = self.path.as_ref().filter(|_| self.file.is_none()) else { return };
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
