@@ -122,6 +122,8 @@ impl News {
 
 /// Takes output until its last holder closes it, or `quit`.
 pub fn gather(pipe: OwnedFd, mut log: Log, status: &Status, quit: &AtomicBool) -> LogEnd {
+    // Fewer turns for a rank that prints much; where it is not allowed, the usual size serves.
+    let _ = rustix::pipe::fcntl_setpipe_size(&pipe, CHUNK);
     let mut buf = vec![0u8; CHUNK];
     let mut tail: Vec<u8> = Vec::with_capacity(2 * TAIL_BYTES);
     let (mut end, mut news) = (LogEnd::default(), News::default());

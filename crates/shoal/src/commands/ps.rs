@@ -59,7 +59,7 @@ fn table(runs: &[RunView]) -> String {
         };
         let hosts: Vec<&str> = run.hosts.iter().map(String::as_str).collect();
         let ranks = format!("{}/{}", run.alive, run.total);
-        let state = cut(&one_line(&state), 48);
+        let state = cut(&flat(&state), 90);
         rows.push([run.run.clone(), state, duration(run.age_ms), ranks, short(&hosts), one_line(&run.command)]);
     }
     let width = |k: usize| rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
@@ -82,8 +82,11 @@ fn short(hosts: &[&str]) -> String {
 }
 
 fn one_line(command: &str) -> String {
-    let flat: String = command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(&flat, 80)
+    cut(&flat(command), 80)
+}
+
+fn flat(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// No longer than `most`: one long cell would push all others off the screen. `--json` has it in full.

@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A line longer than this is shown in parts.
 const LONGEST_LINE: usize = 8 << 10;
+/// Of a large piece of output, this much at its end is looked at for the last line.
+const LOOK_AT: usize = 8 << 10;
 
 pub struct Gather {
     ranks: BTreeMap<Rank, Mutex<Output>>,
@@ -61,6 +63,7 @@ impl Gather {
         let (bytes, offset) = (&bytes[known..], offset + known as u64);
         output.keep(offset, bytes);
         output.taken = offset + bytes.len() as u64;
+        let bytes = if self.streaming { bytes } else { output.skip_to_the_end(bytes) };
         let mut shown = Vec::new();
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             let ends = piece.ends_with(b"\n");
@@ -116,6 +119,14 @@ impl Gather {
 }
 
 impl Output {
+    /// Only the last line is shown, and looking at millions before it takes longer than writing them to disk.
+    fn skip_to_the_end<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let Some(from) = bytes.len().checked_sub(LOOK_AT).filter(|from| *from > 0) else { return bytes };
+        self.open.clear();
+        let end = &bytes[from..];
+        end.iter().position(|b| *b == b'\n').map_or(end, |newline| &end[newline + 1..])
+    }
+
     /// Somebody removed the file while it was written; what it held is gone with it.
     fn was_deleted(&self) -> Option<String> {
         let links = std::os::unix::fs::MetadataExt::nlink(&self.file.as_ref()?.metadata().ok()?);
@@ -202,5 +213,19 @@ mod tests {
         assert_eq!(std::fs::read(path).expect("the log"), b"one\ntwo\nthr");
         assert!(gather.finish().is_empty());
         assert_eq!(gather.taken(Rank::Worker(0)), 11);
+    }
+
+    #[test]
+    fn of_much_output_the_last_line_is_found() {
+        let gather = Gather::new([(Rank::Worker(0), None)], false);
+        let mut text = "a line like any other\n".repeat(10_000);
+        text.push_str("the last one\n\nand a beg");
+        gather.take(Rank::Worker(0), 0, text.as_bytes());
+        assert_eq!(gather.last_line(Rank::Worker(0)), "and a beg");
+        gather.take(Rank::Worker(0), text.len() as u64, b"inning\n");
+        assert_eq!(gather.last_line(Rank::Worker(0)), "and a beginning");
+        let endless = vec![b'x'; 100_000];
+        gather.take(Rank::Worker(0), text.len() as u64 + 7, &endless);
+        assert!(gather.last_line(Rank::Worker(0)).starts_with("xxx"));
     }
 }
