@@ -189,6 +189,25 @@ def all_gather(array, name=None):
     return out
 
 
+def all_gather_async(array, name, priority=0, partial=False):
+    """Like ``all_gather``, but in place and at once: ``array`` has a row for every worker, of which the own is filled in.
+
+    With ``partial`` the rows of workers that have finished or died stay as they were.
+    """
+    _need_array(array)
+    engine = _current()
+    _check(name, priority)
+    return Handle(engine.all_gather_async(array, f"{name} (all_gather)", priority, partial))
+
+
+def broadcast_async(array, root, name, priority=0):
+    """Like ``broadcast``, but returns a ``Handle`` at once."""
+    _need_array(array)
+    engine = _current()
+    _check(name, priority, root)
+    return Handle(engine.broadcast_async(array, f"{name} (broadcast)", root, priority))
+
+
 def barrier():
     """Return when every worker has called it."""
     _current().barrier()

@@ -127,6 +127,40 @@ impl Engine {
         handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?)
     }
 
+    /// The same, without waiting. `partial`: rows of workers that are gone stay as they are.
+    fn all_gather_async(
+        &self,
+        py: Python<'_>,
+        array: Bound<'_, PyAny>,
+        name: &str,
+        priority: u16,
+        partial: bool,
+    ) -> PyResult<Handle> {
+        let _ = partial;
+        let view = view(&array, priority)?;
+        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let at = SendPtr(view.at);
+        // SAFETY: the handle keeps `array` referenced until the operation is over.
+        let pending = py.detach(|| unsafe { self.engine.all_gather(&key, at.get()) });
+        Ok(Handle::new(self.engine.clone(), pending.map_err(|e| exception(py, &e))?, array.unbind()))
+    }
+
+    fn broadcast_async(
+        &self,
+        py: Python<'_>,
+        array: Bound<'_, PyAny>,
+        name: &str,
+        root: u32,
+        priority: u16,
+    ) -> PyResult<Handle> {
+        let view = view(&array, priority)?;
+        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let at = SendPtr(view.at);
+        // SAFETY: as in `all_gather_async`.
+        let pending = py.detach(|| unsafe { self.engine.broadcast(&key, at.get(), root) });
+        Ok(Handle::new(self.engine.clone(), pending.map_err(|e| exception(py, &e))?, array.unbind()))
+    }
+
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         let pending = py.detach(|| self.engine.start_barrier()).map_err(|e| exception(py, &e))?;
         handle::wait(py, &self.engine, pending)

@@ -155,6 +155,11 @@ impl Ground {
             }
         }
         std::fs::remove_dir_all(self.folder.join("got")).context("the gathered logs")?;
+        // What ours keeps on the hosts is removed as well: dirty pages of one round would slow the next one.
+        for i in 0..self.writers {
+            let got = self.folder.join("got");
+            self.hosts.ssh(i).args(["rm", "-rf"]).arg(got).status().context("ssh")?;
+        }
         anyhow::ensure!(
             got == vec![wanted; self.writers],
             "{name} gathered {got:?} bytes, not {} times {wanted}",

@@ -44,6 +44,19 @@ enum Event {
 
 /// The hidden subcommand: the job comes by stdin, events go to stdout.
 pub fn main() -> ExitCode {
+    keep(|| {
+        eprintln!("shoal keeper: started without a job; this is `shoal run`'s own program");
+        2
+    })
+    .map_or_else(ExitCode::from, |()| ExitCode::SUCCESS)
+}
+
+/// For a process that was forked in case there is a job; its exit code.
+pub fn spare() -> i32 {
+    keep(|| 0).map_or_else(i32::from, |()| 0)
+}
+
+fn keep(without_a_job: impl FnOnce() -> u8) -> Result<(), u8> {
     signals::block();
     let nine = spawn::reserve_progress_fd();
     let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
@@ -54,11 +67,10 @@ pub fn main() -> ExitCode {
         std::io::stdout().as_fd().try_clone_to_owned().map(File::from),
         nine,
     ) else {
-        return ExitCode::FAILURE;
+        return Err(1);
     };
     let Ok(Some(ToKeeper::Start(job))) = inner::read_to_keeper(&mut stdin, &mut Vec::new()) else {
-        eprintln!("shoal keeper: started without a job; this is `shoal run`'s own program");
-        return ExitCode::from(2);
+        return Err(without_a_job());
     };
     let (events, inbox) = sync_channel(64);
     if signals::listen({
@@ -67,11 +79,11 @@ pub fn main() -> ExitCode {
     })
     .is_err()
     {
-        return ExitCode::FAILURE;
+        return Err(1);
     }
     std::thread::spawn(move || hear_warden(stdin, events));
     Keeper::new(*job, stdout, inbox).keep(nine);
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 fn hear_warden(mut stdin: File, events: SyncSender<Event>) {

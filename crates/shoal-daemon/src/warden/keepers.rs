@@ -2,45 +2,39 @@
 
 use super::Event;
 use super::outbox::Outbox;
+use super::spare::Spare;
 use crate::inner::{self, FromKeeper, KeeperJob, ToKeeper};
 use crate::proc::{self, Process};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 pub struct Keeper {
     pub process: Process,
     /// Only we hold it: when we are gone, the keeper reads the end of it (GANG-1).
-    stdin: Option<ChildStdin>,
+    stdin: Option<File>,
 }
 
 impl Keeper {
-    /// `words`: the subcommand of this executable that is a keeper.
+    /// `words`: the subcommand of this executable that is a keeper; a spare one needs none.
     pub fn start(
         words: &[String],
+        spare: Option<Spare>,
         job: KeeperJob,
         index: usize,
         outbox: &Arc<Outbox>,
         events: &SyncSender<Event>,
     ) -> io::Result<Keeper> {
-        let detached = job.detached;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("shoal").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A detached one must not hold the connection open.
-        command.stderr(if detached { Stdio::null() } else { Stdio::inherit() });
-        // Its own group: what ends the launcher's terminal must reach it through us, in order.
-        command.process_group(0);
-        let mut child = command.spawn()?;
-        let pid = child.id();
-        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("a keeper without pipes"));
+        let Spare { pid, mut stdin, stdout } = match spare {
+            Some(spare) => spare,
+            None => execute(words, job.detached)?,
         };
         let process = proc::process(pid).unwrap_or(Process { pid, start: 0 });
         let (outbox, events) = (outbox.clone(), events.clone());
-        std::thread::spawn(move || hear(File::from(std::os::fd::OwnedFd::from(stdout)), index, &outbox, &events));
+        std::thread::spawn(move || hear(stdout, index, &outbox, &events));
         // By pipe, never in argv: environments hold the run's token (SEC-2).
         inner::send_to_keeper(&mut stdin, &ToKeeper::Start(Box::new(job)))?;
         Ok(Keeper { process, stdin: Some(stdin) })
@@ -53,6 +47,21 @@ impl Keeper {
             self.stdin = None;
         }
     }
+}
+
+fn execute(words: &[String], detached: bool) -> io::Result<Spare> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("shoal").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+    // A detached one must not hold the connection open.
+    command.stderr(if detached { Stdio::null() } else { Stdio::inherit() });
+    // Its own group: what ends the launcher's terminal must reach it through us, in order.
+    command.process_group(0);
+    let mut child = command.spawn()?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::Error::other("a keeper without pipes"));
+    };
+    let file = |fd: std::os::fd::OwnedFd| File::from(fd);
+    Ok(Spare { pid: child.id(), stdin: file(stdin.into()), stdout: file(stdout.into()) })
 }
 
 /// Output goes straight to the outbox, the rest to the warden's loop.

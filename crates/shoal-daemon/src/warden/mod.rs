@@ -8,6 +8,7 @@ mod losses;
 mod outbox;
 mod ports;
 mod run;
+mod spare;
 mod usage;
 
 use crate::frame::FrameError;
@@ -102,6 +103,8 @@ pub fn main(args: impl IntoIterator<Item = String>, keeper: &[&str]) -> ExitCode
 
 fn serve(settings: Settings) -> std::io::Result<ExitCode> {
     let front = if settings.detachable { front::split()? } else { front::Front::none() };
+    // One that goes on without us must not hold what we hold; it is started in the usual way.
+    let spare = if settings.detachable { None } else { spare::fork() };
     signals::block();
     // Fails for a leader of a group, which is apart already.
     let _ = rustix::process::setsid();
@@ -131,7 +134,7 @@ fn serve(settings: Settings) -> std::io::Result<ExitCode> {
             }
         }
     });
-    Ok(run::Warden::new(settings, outbox, events, inbox, front).run())
+    Ok(run::Warden::new(settings, outbox, events, inbox, front, spare).run())
 }
 
 /// A word of what sshd says about the connection: its client and port, its server and port.

@@ -4,6 +4,7 @@
 //! any of them, with the grace and a margin.
 
 use super::front::Front;
+use super::spare::Spare;
 use super::gang::Gang;
 use super::keepers::Keeper;
 use super::outbox::Outbox;
@@ -47,6 +48,8 @@ pub struct Warden {
     pub(super) events: SyncSender<Event>,
     pub(super) inbox: Receiver<Event>,
     pub(super) front: Front,
+    /// A keeper without a job.
+    spare: Option<Spare>,
     pub(super) job: Option<HostJob>,
     pub(super) folder: PathBuf,
     pub(super) ranks: Vec<OneRank>,
@@ -80,6 +83,7 @@ impl Warden {
         events: SyncSender<Event>,
         inbox: Receiver<Event>,
         front: Front,
+        spare: Option<Spare>,
     ) -> Warden {
         let now = Instant::now();
         Warden {
@@ -88,6 +92,7 @@ impl Warden {
             events,
             inbox,
             front,
+            spare,
             job: None,
             folder: PathBuf::new(),
             ranks: Vec::new(),
@@ -252,7 +257,7 @@ impl Warden {
                 folder: self.folder.clone(),
                 job: one,
             };
-            let keeper = Keeper::start(&self.settings.keeper, job, index, &self.outbox, &self.events);
+            let keeper = Keeper::start(&self.settings.keeper, self.spare.take(), job, index, &self.outbox, &self.events);
             let why = keeper.as_ref().err().map(|e| format!("its keeper could not be started: {e}"));
             self.ranks.push(OneRank { rank, keeper: keeper.ok(), begun: Instant::now(), ended: false, lost: None });
             if let Some(why) = why {
