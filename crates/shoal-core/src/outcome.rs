@@ -22,6 +22,8 @@ pub const LOST: u8 = 255;
 
 /// Failures after the first that a summary names one by one.
 const MOST_NAMED: usize = 5;
+/// Characters of a command that are shown.
+const LONGEST_COMMAND: usize = 2_000;
 
 /// How one rank ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,7 +158,7 @@ pub fn summary(ends: &[RankEnd]) -> String {
                 Ending::NotStarted { .. } | Ending::Unreachable { .. } => String::new(),
                 _ => format!("\n  log: {}", first.log),
             };
-            format!("{first}\n  command: {}{log}{others}", first.command)
+            format!("{first}\n  command: {}{log}{others}", shortened(&first.command))
         }
         None if exit_code(ends) == STOPPED => format!("stopped: {workers} {plural}"),
         None => {
@@ -164,6 +166,17 @@ pub fn summary(ends: &[RankEnd]) -> String {
             format!("finished: {workers} {plural} in {}", duration(longest))
         }
     }
+}
+
+/// A command with a whole file in an argument would push everything else off the screen.
+fn shortened(command: &str) -> String {
+    let length = command.chars().count();
+    if length <= LONGEST_COMMAND {
+        return command.into();
+    }
+    let head: String = command.chars().take(LONGEST_COMMAND * 3 / 4).collect();
+    let tail: String = command.chars().skip(length - LONGEST_COMMAND / 8).collect();
+    format!("{head} [... {length} characters ...] {tail}")
 }
 
 /// Milliseconds for people: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`.

@@ -30,6 +30,7 @@ fn stopping() {
         }),
         ("killed", killed),
         ("while-connecting", while_connecting),
+        ("suspended", suspended),
         ("reader-that-pauses", reader_that_pauses),
         ("detached", detached),
     ]);
@@ -122,6 +123,23 @@ fn detached(case: &Case) {
         // It may be gone already: a failure of one ends the others of its host.
         let _ = std::process::Command::new("kill").args(["-TERM", &keeper.to_string()]).status();
     }
+    case.nothing_is_left();
+}
+
+/// Ctrl-Z at the terminal, or a laptop that sleeps: hosts give the launcher up, and it does not blame them when it wakes.
+fn suspended(case: &Case) {
+    case.fleet(&[0, 1], "");
+    let run = case.shoal(&SLEEP).start();
+    case.running(2, "sleep 300");
+    run.process.signal("STOP");
+    // Long enough for the hosts; they end the ranks without a word from us.
+    support::until(LONG, "the hosts to give the launcher up", || {
+        case.ranks().iter().all(|(_, line)| !line.starts_with("sleep 300")).then_some(())
+    });
+    run.process.signal("CONT");
+    let done = run.end().says(&["this launcher stood still for"]);
+    assert_ne!(done.code, 0);
+    assert!(!done.err.contains("is it up, and is its network?"), "{}", done.err);
     case.nothing_is_left();
 }
 

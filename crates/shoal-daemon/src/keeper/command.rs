@@ -57,7 +57,7 @@ pub fn command(run: &str, job: &RankJob, login: Env, own: &Path) -> Result<Comma
         let what = if cwd.exists() { "is not a folder" } else { "does not exist on this host" };
         return cannot(
             format!("the working folder {} {what}", cwd.display()),
-            Some("copy the code to this host first, or name a folder that is on all hosts"),
+            Some("copy the code to this host first, or name a folder that is on all hosts with --cwd"),
         );
     }
     let mut env = environment(run, job, login)?;
@@ -88,7 +88,17 @@ fn environment(run: &str, job: &RankJob, login: Env) -> Result<Env, Cannot> {
         env.insert(key.into(), value.into());
     }
     env.entry("PATH".into()).or_insert("/usr/local/bin:/usr/bin:/bin".into());
+    if let Some(threads) = threads(&job.env, std::thread::available_parallelism().map_or(1, usize::from)) {
+        env.entry("OMP_NUM_THREADS".into()).or_insert(threads.to_string().into());
+    }
     Ok(env)
+}
+
+/// Workers that share a host share its processors: libraries that start a thread for each of them in every worker are many times
+/// slower than one thread. Nothing for a worker that has the host to itself. Pure.
+fn threads(env: &BTreeMap<String, String>, processors: usize) -> Option<usize> {
+    let neighbours = env.get("LOCAL_WORLD_SIZE")?.parse::<usize>().ok().filter(|n| *n > 1)?;
+    Some((processors / neighbours).max(1))
 }
 
 fn enter_virtualenv(root: &Path, env: &mut Env) -> Result<(), Cannot> {
@@ -182,6 +192,16 @@ mod tests {
         assert_eq!(command.cwd, Path::new("/"));
         let get = |key: &str| command.env[OsStr::new(key)].to_str().unwrap();
         assert_eq!((get("A"), get("PYTHONUNBUFFERED"), get("SHOAL_RUN")), ("job", "1", "r1"));
+    }
+
+    #[test]
+    fn workers_that_share_a_host_share_its_processors() {
+        let among =
+            |size: &str, processors| threads(&BTreeMap::from([("LOCAL_WORLD_SIZE".into(), size.into())]), processors);
+        assert_eq!(among("4", 16), Some(4));
+        assert_eq!(among("4", 2), Some(1));
+        assert_eq!(among("1", 16), None);
+        assert_eq!(threads(&BTreeMap::new(), 16), None);
     }
 
     #[test]

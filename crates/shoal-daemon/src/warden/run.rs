@@ -4,10 +4,10 @@
 //! any of them, with the grace and a margin.
 
 use super::front::Front;
-use super::spare::Spare;
 use super::gang::Gang;
 use super::keepers::Keeper;
 use super::outbox::Outbox;
+use super::spare::Spare;
 use super::{Event, KEEP_RUNS, Settings, usage};
 use crate::ending::Ending;
 use crate::gang_line::words::Order;
@@ -257,7 +257,8 @@ impl Warden {
                 folder: self.folder.clone(),
                 job: one,
             };
-            let keeper = Keeper::start(&self.settings.keeper, self.spare.take(), job, index, &self.outbox, &self.events);
+            let keeper =
+                Keeper::start(&self.settings.keeper, self.spare.take(), job, index, &self.outbox, &self.events);
             let why = keeper.as_ref().err().map(|e| format!("its keeper could not be started: {e}"));
             self.ranks.push(OneRank { rank, keeper: keeper.ok(), begun: Instant::now(), ended: false, lost: None });
             if let Some(why) = why {

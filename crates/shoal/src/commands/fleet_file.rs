@@ -1,10 +1,14 @@
 //! Reading a fleet file from disk, with its warnings said.
 
 use shoal_core::fleet::{self, Fleet};
+use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 /// Larger files are not fleet files.
 const LARGEST: u64 = 4 << 20;
+/// How long a pipe may take to give its text.
+const PIPE_WAIT: Duration = Duration::from_secs(10);
 
 /// The fleet, or what to print.
 pub fn read(path: &Path) -> Result<Fleet, String> {
@@ -16,6 +20,26 @@ pub fn read(path: &Path) -> Result<Fleet, String> {
             Ok(reading.fleet)
         }
         Err(errors) => Err(errors.to_string()),
+    }
+}
+
+/// What a pipe (`<(...)`, /dev/stdin) holds; one that nobody writes to must not keep us for ever.
+fn bytes_of_pipe(path: &Path) -> Result<Vec<u8>, String> {
+    let (send, receive) = std::sync::mpsc::sync_channel(1);
+    let owned = path.to_path_buf();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(owned).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+        let _ = send.send(read.map(|_| bytes));
+    });
+    let name = path.display();
+    match receive.recv_timeout(PIPE_WAIT) {
+        Ok(Ok(bytes)) if bytes.len() as u64 > LARGEST => {
+            Err(format!("{name} has more than {LARGEST} bytes; no fleet file is that large"))
+        }
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(e)) => Err(format!("{name}: {e}")),
+        Err(_) => Err(format!("{name} is a pipe, and its end did not come within {} s", PIPE_WAIT.as_secs())),
     }
 }
 
@@ -32,6 +56,6 @@ pub fn text_of(path: &Path) -> Result<String, String> {
     if size.len() > LARGEST {
         return Err(format!("{name} has {} bytes; no fleet file is larger than {LARGEST}", size.len()));
     }
-    let bytes = std::fs::read(path).map_err(why)?;
+    let bytes = if size.is_file() { std::fs::read(path).map_err(why)? } else { bytes_of_pipe(path)? };
     String::from_utf8(bytes).map_err(|e| format!("{name}: not UTF-8 from byte {} on", e.utf8_error().valid_up_to()))
 }

@@ -194,10 +194,20 @@ fn account(program: &str, report: &Report, logs: Option<PathBuf>) -> String {
     if let Some(first) = failure {
         let tail = report.tails.get(&first.rank).map(String::as_str).unwrap_or_default();
         if !tail.trim().is_empty() {
-            lines.push("  its last lines:".into());
-            lines.extend(tail.lines().map(|line| format!("    {line}")));
+            // Before the others that failed: these lines are the first one's.
+            let others = lines.iter().position(|line| line.starts_with("  then ")).unwrap_or(lines.len());
+            let said =
+                std::iter::once("  its last lines:".into()).chain(tail.lines().map(|line| format!("    {line}")));
+            lines.splice(others..others, said);
         }
         lines.extend(report.hints.get(&first.rank).map(|hint| fold(&format!("  hint: {hint}"))));
+    }
+    if let Some(ms) = report.stood_still_ms {
+        lines.push(fold(&format!(
+            "  hint: this launcher stood still for {} (suspended, or the machine asleep); hosts end a run whose launcher is silent; \
+             `--detach` is for runs that go on without it",
+            outcome::duration(ms)
+        )));
     }
     lines.extend(logs.filter(|logs| logs.exists()).map(|logs| format!("logs: {}", logs.display())));
     lines.join("\n")

@@ -16,7 +16,7 @@ use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 /// How long hosts may take to fail after the first that did.
-const OTHERS_MS: u64 = 1_000;
+const OTHERS_MS: u64 = 2_000;
 
 impl Run {
     /// Waits until all hosts have answered (each line has its own limits) and hands out the jobs.

@@ -33,6 +33,8 @@ const NEWS: usize = 1024;
 const TURN: Duration = Duration::from_millis(100);
 /// A host that says nothing for this long, not even an answer to a ping, is gone.
 const SILENCE_MS: u64 = 4_000;
+/// Between two looks at the news; wardens give a silent launcher up a little later.
+const STOOD_STILL_MS: u64 = 3_500;
 /// How long output may take to arrive once all ranks are over, counted from the last byte that came.
 const LAST_BYTES_MS: u64 = 10_000;
 
@@ -58,6 +60,8 @@ pub struct Report {
     pub detached: bool,
     /// Hosts that went on alone although not all did; somebody must end the run there.
     pub astray: Vec<String>,
+    /// How long this process itself stood still, when that was long enough for hosts to take it for dead.
+    pub stood_still_ms: Option<u64>,
 }
 
 impl Report {
@@ -93,6 +97,8 @@ struct Run {
     /// What ranks really run, once ports and addresses are known.
     commands: BTreeMap<Rank, String>,
     record: record::Record,
+    /// When this process last went on after it had stood still, and for how long it had.
+    stood_still: Option<(u64, u64)>,
 }
 
 /// Runs the gang to its end. `signal` counts how often somebody asked for it to stop.
@@ -131,6 +137,7 @@ pub fn launch(launch: Launch, record: record::Record, signal: &dyn Fn() -> u32) 
         common: common.clone(),
         record,
         plan,
+        stood_still: None,
     };
     drop(news);
     run.line_up(&inbox, signal);
@@ -161,6 +168,7 @@ impl Run {
     fn follow_to_the_end(&mut self, inbox: &Receiver<(String, News)>, signal: &dyn Fn() -> u32) {
         let mut interrupts = 0;
         let mut progress = (0, self.now());
+        let mut turn = self.now();
         while !self.is_finished(&mut progress) {
             match inbox.recv_timeout(TURN) {
                 Ok((host, news)) => self.hear(&host, news),
@@ -178,6 +186,8 @@ impl Run {
                 self.see(Seen::Interrupted);
             }
             let now = self.now();
+            self.notice_a_gap(turn, now);
+            turn = now;
             self.look_for_the_silent(now);
             self.see(Seen::Tick);
             self.see_to_detaching();
@@ -187,9 +197,19 @@ impl Run {
         self.lines.clear();
     }
 
+    /// Suspended (Ctrl-Z), or on a laptop that slept: hosts that were not heard meanwhile are not to blame.
+    fn notice_a_gap(&mut self, before: u64, now: u64) {
+        let gap = now.saturating_sub(before);
+        if gap > STOOD_STILL_MS {
+            self.record.note(&format!("this launcher stood still for {gap} ms"));
+            self.stood_still = Some((now, gap));
+        }
+    }
+
     fn look_for_the_silent(&mut self, now: u64) {
+        let awake = self.stood_still.map_or(now, |(since, _)| now.saturating_sub(since));
         let silent = |(name, line): (&String, &Line)| {
-            (!self.closed.contains(name) && line.silence(now) > SILENCE_MS).then(|| name.clone())
+            (!self.closed.contains(name) && line.silence(now).min(awake) > SILENCE_MS).then(|| name.clone())
         };
         for host in self.lines.iter().filter_map(silent).collect::<Vec<_>>() {
             let what = format!("it has not been heard for {} s", SILENCE_MS / 1000);
@@ -318,6 +338,7 @@ impl Run {
             interrupted_ms: self.follow.interrupted_ms(),
             detached,
             astray,
+            stood_still_ms: self.stood_still.map(|(_, gap)| gap),
         }
     }
 }
