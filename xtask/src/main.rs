@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod demo;
+mod frameworks;
 mod gang;
 mod hosts;
 mod report;

@@ -7,8 +7,6 @@ use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PACKAGES: [&str; 3] = ["numpy", "pytest", "scikit-learn"];
-
 #[derive(clap::Args)]
 pub struct Args {
     /// Only these steps, in the usual order.
@@ -115,7 +113,7 @@ fn rust(strict: bool) -> Result<Passed> {
 }
 
 fn python(strict: bool) -> Result<Passed> {
-    let python = crate::venv::ensure("test", &PACKAGES)?;
+    let python = crate::frameworks::all()?;
     crate::wheel::ensure_installed(&python)?;
     let mut pytest = crate::cargo::clean(&python);
     pytest

@@ -3,6 +3,7 @@
 mod launch;
 pub mod peers;
 mod sync;
+mod train;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -16,11 +17,14 @@ enum Bench {
     Sync(sync::Args),
     /// Start a gang on 16 hosts and gather its logs: ours, mpirun, pdsh and ssh.
     Launch(launch::Args),
+    /// Train networks with four workers: ours beside DDP, MultiWorkerMirroredStrategy and JAX's own.
+    Train(train::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.bench {
         Bench::Sync(args) => sync::run(args),
         Bench::Launch(args) => launch::run(args),
+        Bench::Train(args) => train::run(args),
     }
 }

@@ -1,11 +1,11 @@
 //! `cargo xtask bench sync`: the sum of a buffer, or of a network's gradients, over four workers; ours and the peers in turns.
 
-mod contestant;
-mod field;
-mod group;
+pub(super) mod contestant;
+pub(super) mod field;
+pub(super) mod group;
 mod iperf;
-mod place;
-mod report;
+pub(super) mod place;
+pub(super) mod report;
 
 use anyhow::{Context, Result, bail};
 use field::{Contestant, Field};
@@ -65,9 +65,9 @@ pub struct Size {
     /// Operations in a round: enough to outweigh the clock and the scheduler.
     pub iterations: u32,
     pub is_list: bool,
-    quick: bool,
+    pub quick: bool,
     /// Whether the slow link adds something to what loopback shows.
-    link: bool,
+    pub link: bool,
 }
 
 /// In order of bytes, so that memory kept by a contestant from a smaller one is little beside the next.
@@ -103,7 +103,7 @@ pub fn run(args: Args) -> Result<()> {
 }
 
 /// Alternating is fair to all contestants, but figures from a busy machine are not worth keeping.
-fn warn_if_busy() {
+pub(super) fn warn_if_busy() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
     if load > 0.5 {
@@ -111,7 +111,7 @@ fn warn_if_busy() {
     }
 }
 
-fn build_ours(python: &Path) -> Result<()> {
+pub(super) fn build_ours(python: &Path) -> Result<()> {
     crate::wheel::ensure_installed(python)?;
     let mut build = crate::cargo::cargo(&["build", "--release", "--quiet", "--package", "shoal", "--bins"]);
     crate::cargo::run(&mut build, "build ps_master")
@@ -130,7 +130,7 @@ fn run_case(
         return Ok(());
     }
     let place = match case {
-        Case::Link => Place::hosts("1gbit", python)?,
+        Case::Link => Place::hosts(Some("1gbit"), python)?,
         Case::Tcp | Case::Shm => Place::Here,
     };
     let mut field = Field::new(hub, &place, args.quick);
@@ -166,7 +166,12 @@ fn is_wanted(size: &Size, case: Case, args: &Args) -> bool {
 }
 
 /// One size: every contestant finds its best variant, then all take turns; a row for each peer.
-fn compare(contestants: &mut [Contestant], size: &'static Size, rounds: usize, case: &'static str) -> Vec<Row> {
+pub(super) fn compare(
+    contestants: &mut [Contestant],
+    size: &'static Size,
+    rounds: usize,
+    case: &'static str,
+) -> Vec<Row> {
     let mut measures: Vec<Result<Vec<Measure>>> =
         contestants.iter_mut().map(|contestant| contestant.prepare(size).map(|()| Vec::new())).collect();
     let count = contestants.len();

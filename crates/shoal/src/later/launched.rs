@@ -98,18 +98,24 @@ pub fn read(run: &str) -> Option<Launched> {
 
 /// All that can be read, oldest first: ids begin with the time.
 pub fn list() -> Vec<Launched> {
-    let files = fs::read_dir(folder()).into_iter().flatten().flatten().map(|e| e.path());
-    let files = files.filter(|p| p.extension().is_some_and(|e| e == "json"));
-    let mut all: Vec<Launched> = files.filter_map(|p| serde_json::from_slice(&fs::read(p).ok()?).ok()).collect();
+    let mut all: Vec<Launched> =
+        files(&folder()).filter_map(|p| serde_json::from_slice(&fs::read(p).ok()?).ok()).collect();
     all.sort_by(|a, b| a.run.cmp(&b.run));
     all
 }
 
+fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    files.filter(|p| p.extension().is_some_and(|e| e == "json"))
+}
+
+/// By name alone, which begins with the time: reading hundreds of files would take longer than starting a gang.
 fn prune(folder: &Path) {
-    let mut all = list();
+    let mut all: Vec<PathBuf> = files(folder).collect();
+    all.sort();
     all.truncate(all.len().saturating_sub(KEEP));
     for old in all {
-        let _ = fs::remove_file(folder.join(format!("{}.json", old.run)));
+        let _ = fs::remove_file(old);
     }
 }
 

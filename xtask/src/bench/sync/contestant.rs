@@ -28,7 +28,7 @@ pub fn shoal(place: &Place, python: &Path, shared_memory: bool) -> Result<Varian
     master.args(["--address", &address, "--workers", &WORKERS.to_string(), "--servers", "0"]);
     let mut commands = vec![("master".to_owned(), master)];
     for rank in 0..WORKERS {
-        let mut worker = ours(place.worker(rank, python, "worker_shoal.py"));
+        let mut worker = ours(place.worker(rank, python, "sync/worker_shoal.py"));
         worker
             .env("SHOAL_CLIENT_ID", rank.to_string())
             .env("SHOAL_NUM_WORKERS", WORKERS.to_string())
@@ -44,7 +44,7 @@ pub fn gloo(place: &Place, python: &Path) -> Result<Vec<Variant>> {
     let variant = |label, interfaces: String| -> Result<Variant> {
         let rendezvous = format!("tcp://{}:{}", place.first_address(), place.free_port()?);
         let worker = |rank: usize| {
-            let mut worker = place.worker(rank, python, "worker_gloo.py");
+            let mut worker = place.worker(rank, python, "sync/worker_gloo.py");
             worker
                 .env("BENCH_RANK", rank.to_string())
                 .env("BENCH_WORKERS", WORKERS.to_string())
@@ -71,7 +71,7 @@ pub fn mpi(place: &Place, python: &Path, shared_memory: bool) -> Vec<Variant> {
         for setting in [&["pml", "ob1"], links, settings].concat().chunks(2) {
             mpirun.arg("--mca").args(setting);
         }
-        place.add_worker(&mut mpirun, python, "worker_mpi.py");
+        place.add_worker(&mut mpirun, python, "sync/worker_mpi.py");
         Variant { label, list_modes, commands: vec![("mpirun".to_owned(), mpirun)] }
     };
     let forced = |label, number| {
@@ -92,7 +92,7 @@ pub fn mpi(place: &Place, python: &Path, shared_memory: bool) -> Vec<Variant> {
 }
 
 /// As long as a real run's; from the kernel.
-fn token() -> Result<String> {
+pub fn token() -> Result<String> {
     let mut bytes = [0; 32];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

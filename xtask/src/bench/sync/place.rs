@@ -14,12 +14,12 @@ pub enum Place {
 
 impl Place {
     /// Four test hosts. They see the checkout, the environment and the interpreter, wherever these are.
-    pub fn hosts(rate: &str, python: &Path) -> Result<Self> {
+    pub fn hosts(rate: Option<&str>, python: &Path) -> Result<Self> {
         let ask = "import sys; print(sys.base_prefix)";
         let prefix = super::super::peers::said(Command::new(python).args(["-c", ask]))?;
         let share =
             vec![crate::root(), crate::venv::cache_dir(), crate::cargo::target_dir()?, PathBuf::from(prefix.trim())];
-        let spec = HostsSpec { name: "bench".into(), count: WORKERS, rate: Some(rate.into()), share, keep: false };
+        let spec = HostsSpec { name: "bench".into(), count: WORKERS, rate: rate.map(Into::into), share, keep: false };
         let hosts = Hosts::up(spec).map_err(|error| {
             let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
             anyhow!("cannot bring test hosts up: {error}{hint}")
@@ -32,6 +32,14 @@ impl Place {
         match self {
             Self::Here => Ipv4Addr::LOCALHOST,
             Self::Hosts(hosts) => hosts.host(0).address,
+        }
+    }
+
+    /// Of the hosts of all ranks.
+    pub fn addresses(&self) -> Vec<String> {
+        match self {
+            Self::Here => vec![Ipv4Addr::LOCALHOST.to_string(); WORKERS],
+            Self::Hosts(hosts) => hosts.iter().map(|host| host.address.to_string()).collect(),
         }
     }
 
@@ -77,5 +85,5 @@ impl Place {
 }
 
 fn script_path(script: &str) -> PathBuf {
-    crate::root().join("bench/sync").join(script)
+    crate::root().join("bench").join(script)
 }

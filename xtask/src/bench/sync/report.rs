@@ -6,12 +6,12 @@ use serde_json::json;
 /// The rounds of one contestant at one size.
 #[derive(Clone)]
 pub struct Stats {
-    median: f64,
-    min: f64,
-    max: f64,
-    cpu_per_gb: f64,
-    peak_bytes: f64,
-    bytes_sent: f64,
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    pub cpu_per_gb: f64,
+    pub peak_bytes: f64,
+    pub bytes_sent: f64,
     tensor_bytes: f64,
 }
 
@@ -53,11 +53,11 @@ pub struct Row {
 
 impl Row {
     /// Above 1: we are ahead.
-    fn ratio(&self) -> Option<f64> {
+    pub fn ratio(&self) -> Option<f64> {
         Some(self.theirs.as_ref().ok()?.median / self.ours.as_ref().ok()?.median)
     }
 
-    fn failed(&self) -> Option<String> {
+    pub fn failed(&self) -> Option<String> {
         let (ours, theirs) = (self.ours.as_ref().err(), self.theirs.as_ref().err());
         let told: Vec<&str> = ours.into_iter().chain(theirs).map(String::as_str).collect();
         if told.is_empty() { None } else { Some(told.join("\n")) }
