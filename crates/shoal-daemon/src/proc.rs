@@ -88,6 +88,37 @@ pub fn descendants(all: &[Stat], root: u32, except: &HashSet<u32>) -> Vec<Stat> 
     found
 }
 
+/// What `root` started, without the trees below `except`, from the kernel's lists of children: the work of a small tree on a host with
+/// thousands of processes. While processes come and go such a list may leave one out, so that there is none is believed only after a
+/// look at all.
+pub fn family(root: u32, except: &HashSet<u32>) -> Vec<Stat> {
+    let found = below(root, except);
+    if found.iter().all(Stat::is_zombie) { descendants(&scan(), root, except) } else { found }
+}
+
+/// The same for those who do not mind if one is left out.
+pub fn below(root: u32, except: &HashSet<u32>) -> Vec<Stat> {
+    let (mut found, mut next, mut seen) = (Vec::new(), vec![root], HashSet::from([root]));
+    while let Some(parent) = next.pop() {
+        for pid in children(parent) {
+            if !except.contains(&pid) && seen.insert(pid) {
+                found.extend(stat(pid));
+                next.push(pid);
+            }
+        }
+    }
+    found
+}
+
+/// Of all its threads: each has those that it forked.
+pub fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// Sends a signal to this process and to no other that may have got its pid.
 pub fn signal(process: Process, signal: Signal) -> bool {
     let Some(pid) = Pid::from_raw(process.pid as i32) else { return false };
@@ -148,6 +179,26 @@ mod tests {
         assert_eq!(pids(2, &[]), [3, 4, 5, 6]);
         assert_eq!(pids(2, &[5]), [3, 4]);
         assert_eq!(pids(8, &[]), [8, 9]);
+    }
+
+    #[test]
+    fn a_family_is_what_all_processes_say_it_is() {
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
+        let pids = |stats: Vec<Stat>| stats.iter().map(|s| s.process.pid).collect::<HashSet<u32>>();
+        let none = HashSet::new();
+        let there = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            family(child.id(), &none).len() == 1
+        });
+        assert!(there, "the shell has a child");
+        assert_eq!(pids(family(child.id(), &none)), pids(descendants(&scan(), child.id(), &none)));
+        assert!(pids(family(std::process::id(), &none)).is_superset(&HashSet::from([child.id()])));
+        assert!(!pids(family(std::process::id(), &HashSet::from([child.id()]))).contains(&child.id()));
+        for process in family(child.id(), &none) {
+            assert!(signal(process.process, Signal::KILL));
+        }
+        child.wait().unwrap();
+        assert!(family(child.id(), &none).is_empty());
     }
 
     #[test]

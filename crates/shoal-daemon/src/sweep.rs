@@ -63,16 +63,8 @@ impl Sweep {
 
 /// Reaps every child that is over and is not in `keep`, so that it is no zombie for the rest of our life.
 pub fn reap_except(keep: &HashSet<u32>) -> Vec<(u32, i32)> {
-    let me = std::process::id();
-    let mut reaped = Vec::new();
-    for stat in proc::scan().iter().filter(|s| s.parent == me && s.is_zombie()) {
-        if !keep.contains(&stat.process.pid)
-            && let Some(status) = reap(stat.process.pid)
-        {
-            reaped.push((stat.process.pid, status));
-        }
-    }
-    reaped
+    let others = proc::children(std::process::id()).into_iter().filter(|pid| !keep.contains(pid));
+    others.filter_map(|pid| Some((pid, reap(pid)?))).collect()
 }
 
 /// The wait status of this child if it is over; it is gone then.

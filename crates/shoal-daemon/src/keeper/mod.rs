@@ -199,7 +199,7 @@ impl Keeper {
             }
             if let Some(sweep) = &mut sweep {
                 sweep::reap_except(&keep);
-                let left = proc::descendants(&proc::scan(), std::process::id(), &HashSet::new());
+                let left = proc::family(std::process::id(), &HashSet::new());
                 match sweep.step(now, &left) {
                     Swept::Going => {}
                     Swept::Clean if over => break,

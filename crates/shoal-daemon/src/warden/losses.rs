@@ -47,7 +47,7 @@ impl Warden {
     pub(super) fn sweep_orphans(&mut self, now: Instant) {
         self.reap();
         let keepers: HashSet<u32> = self.ranks.iter().filter_map(|r| Some(r.keeper.as_ref()?.process.pid)).collect();
-        let left = proc::descendants(&proc::scan(), std::process::id(), &keepers);
+        let left = proc::family(std::process::id(), &keepers);
         match self.orphans.as_mut().map_or(Swept::Clean, |sweep| sweep.step(now, &left)) {
             Swept::Going => return,
             Swept::Clean => {}
@@ -81,7 +81,7 @@ impl Warden {
         let mut sweep = Sweep::new(Instant::now(), Duration::from_secs(1), Duration::from_secs(1));
         loop {
             self.reap();
-            let left = proc::descendants(&proc::scan(), std::process::id(), &HashSet::new());
+            let left = proc::family(std::process::id(), &HashSet::new());
             if sweep.step(Instant::now(), &left) != Swept::Going {
                 return;
             }

@@ -373,7 +373,7 @@ impl Warden {
     }
 
     fn report_usage(&self) {
-        let all = proc::scan();
+        let all = proc::below(std::process::id(), &HashSet::new());
         let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
         for one in self.ranks.iter().filter(|r| !r.ended) {
             let Some(keeper) = &one.keeper else { continue };
