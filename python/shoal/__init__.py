@@ -24,7 +24,9 @@ from ._api import (
     push_pull,
     push_pull_async,
     rank,
+    recv_async,
     root,
+    send_async,
     shutdown,
     size,
     stats,
@@ -42,6 +44,7 @@ from .errors import (
     ShutDownError,
     UsageError,
 )
+from .trace import trace
 
 __all__ = [
     "AbortedError",
@@ -71,8 +74,11 @@ __all__ = [
     "push_pull",
     "push_pull_async",
     "rank",
+    "recv_async",
     "root",
+    "send_async",
     "shutdown",
     "size",
     "stats",
+    "trace",
 ]

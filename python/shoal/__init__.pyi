@@ -1,4 +1,4 @@
-from typing import Any, Dict, List, Literal, Optional
+from typing import Any, Dict, List, Literal, Optional, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ from .errors import (
     UsageError as UsageError,
 )
 
+from .trace import Trace as Trace
+
 __version__: str
+trace: Trace
 
 class Handle:
     def wait(self) -> NDArray[Any]: ...
     def done(self) -> bool: ...
     def waiting_for(self) -> List[int]: ...
+    def absent(self) -> List[int]: ...
 
 def init(
     *,
@@ -48,6 +52,7 @@ def push_pull(
     name: Optional[str] = None,
     weight: Optional[float] = None,
     priority: int = 0,
+    dtype: Optional[str] = None,
 ) -> NDArray[Any]: ...
 def push_pull_async(
     array: NDArray[Any],
@@ -55,11 +60,29 @@ def push_pull_async(
     name: Optional[str] = None,
     weight: Optional[float] = None,
     priority: int = 0,
+    dtype: Optional[str] = None,
+    members: Optional[Sequence[int]] = None,
 ) -> Handle: ...
 def broadcast(array: NDArray[Any], root: int = 0, name: Optional[str] = None) -> NDArray[Any]: ...
 def all_gather(array: NDArray[Any], name: Optional[str] = None) -> NDArray[Any]: ...
-def all_gather_async(array: NDArray[Any], name: str, priority: int = 0, partial: bool = False) -> Handle: ...
-def broadcast_async(array: NDArray[Any], root: int, name: str, priority: int = 0) -> Handle: ...
+def all_gather_async(
+    array: NDArray[Any],
+    name: str,
+    priority: int = 0,
+    partial: bool = False,
+    dtype: Optional[str] = None,
+    members: Optional[Sequence[int]] = None,
+) -> Handle: ...
+def broadcast_async(
+    array: NDArray[Any],
+    root: int,
+    name: str,
+    priority: int = 0,
+    dtype: Optional[str] = None,
+    members: Optional[Sequence[int]] = None,
+) -> Handle: ...
+def send_async(array: NDArray[Any], to: int, name: str, dtype: Optional[str] = None) -> Handle: ...
+def recv_async(array: NDArray[Any], source: int, name: str, dtype: Optional[str] = None) -> Handle: ...
 def barrier() -> None: ...
 def admit() -> List[int]: ...
 def members() -> List[int]: ...

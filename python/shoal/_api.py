@@ -15,6 +15,8 @@ _pid = None
 _crashed = None
 _lock = threading.Lock()
 _auto = set()
+#: How often somebody has come in by ``admit()``. Front ends look here before every step; ``members()`` asks the engine.
+_admissions = 0
 
 
 class Handle:
@@ -23,18 +25,36 @@ class Handle:
     def __init__(self, raw: _RawHandle, auto_name=None):
         self._raw = raw
         self._auto_name = auto_name
+        self._turn, self._over, self._error = threading.Lock(), False, None
 
     def wait(self):
-        try:
-            return self._raw.wait()
-        finally:
-            self._release()
+        # Threads that wait for the same tensor take turns: each returns when it is there, or raises why it never will be.
+        with self._turn:
+            if self._error is not None:
+                raise self._error
+            try:
+                return self._raw.wait()
+            except BaseException as error:
+                self._error = error
+                raise
+            finally:
+                self._over = True
+                self._release()
 
     def done(self):
-        return self._raw.done()
+        if not self._turn.acquire(blocking=False):
+            return self._over
+        try:
+            return self._over or self._raw.done()
+        finally:
+            self._turn.release()
 
     def waiting_for(self):
         return self._raw.waiting_for()
+
+    def absent(self):
+        """After ``wait()`` of a partial gather: the ranks whose rows it did without, the same on all workers."""
+        return self._raw.absent()
 
     def _release(self):
         name, self._auto_name = self._auto_name, None
@@ -67,6 +87,10 @@ def init(
     _engine = Engine(**settings)
     _pid = os.getpid()
     _watch_the_end()
+    if path := os.environ.get("SHOAL_TRACE"):
+        from .trace import trace
+
+        trace.start(path)
 
 
 def is_initialized():
@@ -91,12 +115,12 @@ def size():
     return _current().size
 
 
-def _auto_name(array, kind):
+def _auto_name(array, kind, dtype=None):
     """A name for a tensor without one: its kind, type and shape, and a number if several are under way at once.
 
     Ranks that make the same calls in the same order get the same names.
     """
-    stem = f"{kind} {array.dtype.name} {array.shape}"
+    stem = f"{kind} {dtype or array.dtype.name} {array.shape}"
     with _lock:
         number = 0
         while f"{stem} {number}" in _auto:
@@ -120,6 +144,18 @@ def _check(name, priority=0, root=0):
         raise ValueError(f"root is {root!r}; expected a rank from 0 to {_current().size - 1}")
 
 
+def _among(members, name):
+    """The ranks that take part, as the engine takes them; None for all."""
+    if members is None:
+        return None
+    if name is None:
+        raise ValueError("an operation of some of the workers needs a name")
+    members = [int(rank) for rank in members]
+    if min(members, default=-1) < 0:
+        raise ValueError(f"members is {members!r}; expected ranks from 0 to {_current().size - 1}")
+    return members
+
+
 def _op(op, weight):
     if op == "sum" and weight is not None:
         raise ValueError('a weight makes no sense with op="sum"; use op="mean"')
@@ -130,28 +166,34 @@ def _op(op, weight):
     return op, 1.0 if weight is None else float(weight)
 
 
-def push_pull(array, op=None, name=None, weight=None, priority=0):
+def push_pull(array, op=None, name=None, weight=None, priority=0, dtype=None):
     """Replace ``array`` by its mean (or ``op="sum"``) over all workers, in place, and return it.
 
-    With ``weight`` (the number of samples behind this worker's gradient, say) the mean is weighted.
+    With ``weight`` (the number of samples behind this worker's gradient, say) the mean is weighted. ``dtype`` says what the
+    bits of a ``uint16`` array are, for types that NumPy does not have: ``"bfloat16"`` or ``"float16"``.
     """
     if name is not None:
         _check(name, priority)
         op, weight = _op(op, weight)
-        _current().push_pull_wait(array, name, op, weight, priority)
+        _current().push_pull_wait(array, name, op, weight, priority, dtype)
         return array
-    return push_pull_async(array, op, None, weight, priority).wait()
+    return push_pull_async(array, op, None, weight, priority, dtype).wait()
 
 
-def push_pull_async(array, op=None, name=None, weight=None, priority=0):
-    """Like ``push_pull``, but returns a ``Handle`` at once. The array belongs to the engine until ``wait()``."""
+def push_pull_async(array, op=None, name=None, weight=None, priority=0, dtype=None, members=None):
+    """Like ``push_pull``, but returns a ``Handle`` at once. The array belongs to the engine until ``wait()``.
+
+    With ``members`` (ranks, this one among them) only those take part; who they are is part of what the name means, so it needs
+    a name.
+    """
     _need_array(array)
     engine = _current()
+    members = _among(members, name)
     _check(name, priority)
     op, weight = _op(op, weight)
-    auto = _auto_name(array, "push_pull") if name is None else None
+    auto = _auto_name(array, "push_pull", dtype) if name is None else None
     try:
-        return Handle(engine.push_pull(array, name or auto, op, weight, priority), auto)
+        return Handle(engine.push_pull(array, name or auto, op, weight, priority, dtype, members), auto)
     except BaseException:
         if auto is not None:
             with _lock:
@@ -189,23 +231,40 @@ def all_gather(array, name=None):
     return out
 
 
-def all_gather_async(array, name, priority=0, partial=False):
+def all_gather_async(array, name, priority=0, partial=False, dtype=None, members=None):
     """Like ``all_gather``, but in place and at once: ``array`` has a row for every worker, of which the own is filled in.
 
-    With ``partial`` the rows of workers that have finished or died stay as they were.
+    With ``partial`` it goes on without workers that have finished, or died where the run goes on without them: their rows stay
+    as they were, and the handle's ``absent()`` names them. Of one who died while its row was under way, a part may be there.
+    With ``members`` only those take part, and there is a row for each of them, in the order of ranks.
     """
     _need_array(array)
     engine = _current()
     _check(name, priority)
-    return Handle(engine.all_gather_async(array, f"{name} (all_gather)", priority, partial))
+    # Another name: whether a gather may have holes is part of what a key is, on all workers alike.
+    name = f"{name} (all_gather{', partial' if partial else ''})"
+    return Handle(engine.all_gather_async(array, name, priority, partial, dtype, _among(members, name)))
 
 
-def broadcast_async(array, root, name, priority=0):
-    """Like ``broadcast``, but returns a ``Handle`` at once."""
+def broadcast_async(array, root, name, priority=0, dtype=None, members=None):
+    """Like ``broadcast``, but returns a ``Handle`` at once. With ``members``, the root among them, only those take part."""
     _need_array(array)
     engine = _current()
     _check(name, priority, root)
-    return Handle(engine.broadcast_async(array, f"{name} (broadcast)", root, priority))
+    name = f"{name} (broadcast)"
+    return Handle(engine.broadcast_async(array, name, root, priority, dtype, _among(members, name)))
+
+
+def send_async(array, to, name, dtype=None):
+    """Send ``array`` to worker ``to``, which calls ``recv_async`` with the same name. The array must be left alone until ``wait()``."""
+    me = rank()
+    return broadcast_async(array, me, f"{name}: {me} to {to}", dtype=dtype, members=[me, to])
+
+
+def recv_async(array, source, name, dtype=None):
+    """Receive what worker ``source`` sends with ``send_async`` under the same name, into ``array``."""
+    me = rank()
+    return broadcast_async(array, source, f"{name}: {source} to {me}", dtype=dtype, members=[source, me])
 
 
 def barrier():
@@ -220,7 +279,10 @@ def admit():
     others have: broadcast it from ``root()``, as at the start. Without ``on_death="continue"`` and servers nobody can
     join, and it returns at once.
     """
-    return _current().admit()
+    global _admissions
+    joined = _current().admit()
+    _admissions += bool(joined)
+    return joined
 
 
 def members():
@@ -260,8 +322,22 @@ def shutdown():
     global _engine
     if _engine is None:
         return
+    _write_trace()
     engine, _engine = _engine, None
     engine.shutdown()
+
+
+def _write_trace():
+    """A timeline that is still being recorded is written while there is an engine to ask."""
+    if _pid != os.getpid():
+        return
+    from .trace import trace
+
+    try:
+        trace.stop()
+    except OSError as error:
+        # A run must not fail for its picture.
+        sys.stderr.write(f"shoal: the timeline could not be written: {error}\n")
 
 
 def _watch_the_end():
@@ -289,6 +365,8 @@ def _watch_the_end():
 
     def at_exit():
         global _engine
+        if _engine is not None:
+            _write_trace()
         engine, _engine = _engine, None
         if engine is None or _pid != os.getpid():
             # A forked child leaves its parent's connections alone.

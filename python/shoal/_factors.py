@@ -58,17 +58,28 @@ class Factors:
             _api.all_gather_async(self._dy, f"{self.name} dy{self.rows}", self.priority, partial=True),
         )
 
+    def refuse(self, rows, weight=1.0):
+        """Takes part without sending: then the gradient goes dense everywhere. ``rows`` is how many there would have been."""
+        rows = range(max(rows, self.rows + 1))  # only its length is looked at
+        self.start(rows, rows, weight)
+
+    def done(self):
+        """Whether ``wait()`` would return at once."""
+        return self._handles is not None and all(handle.done() for handle in self._handles)
+
     def wait(self):
         """Everybody's factors, scaled so that their product is the weighted mean; None if somebody's did not fit."""
         handles, self._handles = self._handles, None
         for handle in handles:
             handle.wait()
         rows, weights = self._x[:, -1, _ROWS].copy(), self._x[:, -1, _WEIGHT].copy()
-        self.needed = int(np.abs(rows).max())
-        if (rows < 0).any():
-            return None
         absent = (rows == 0) & (weights == 0)
+        # One that died between the two gave a new factor and an old one, or a part of one.
+        absent[[rank for handle in handles for rank in handle.absent()]] = True
         self.present = int((~absent).sum())
+        self.needed = int(np.abs(rows[~absent]).max(initial=0))
+        if (rows[~absent] < 0).any():
+            return None
         total = float(weights[~absent].sum())
         for worker in range(len(rows)):
             share = 0.0 if absent[worker] or total == 0.0 else weights[worker] / total

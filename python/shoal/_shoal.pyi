@@ -1,13 +1,34 @@
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from numpy.typing import NDArray
 
 __version__: str
 
+def choose(
+    *,
+    elements: int,
+    workers: int,
+    bandwidth: float,
+    round_trip: float,
+    flops: float,
+    rows: int = 0,
+    outputs: int = 0,
+    inputs: int = 0,
+    servers: int = 0,
+    per_host: int = 1,
+    gather_bandwidth: Optional[float] = None,
+    summing: float = ...,
+    use_sfb: str = "auto",
+    lossy: List[str] = ...,
+    current: Optional[str] = None,
+) -> Dict[str, Any]: ...
+def conditions_in_words(bandwidth: float, round_trip: float, flops: float) -> str: ...
+
 class Handle:
     def wait(self) -> NDArray[Any]: ...
     def done(self) -> bool: ...
     def waiting_for(self) -> List[int]: ...
+    def absent(self) -> List[int]: ...
 
 class Engine:
     def __init__(
@@ -31,12 +52,46 @@ class Engine:
     size: int
     servers: int
     joined_late: bool
-    def push_pull(self, array: NDArray[Any], name: str, op: str, weight: float, priority: int) -> Handle: ...
-    def push_pull_wait(self, array: NDArray[Any], name: str, op: str, weight: float, priority: int) -> None: ...
+    def push_pull(
+        self,
+        array: NDArray[Any],
+        name: str,
+        op: str,
+        weight: float,
+        priority: int,
+        dtype: Optional[str] = None,
+        members: Optional[List[int]] = None,
+    ) -> Handle: ...
+    def push_pull_wait(
+        self,
+        array: NDArray[Any],
+        name: str,
+        op: str,
+        weight: float,
+        priority: int,
+        dtype: Optional[str] = None,
+        members: Optional[List[int]] = None,
+    ) -> None: ...
     def broadcast(self, array: NDArray[Any], name: str, root: int) -> None: ...
     def all_gather(self, array: NDArray[Any], name: str) -> None: ...
-    def all_gather_async(self, array: NDArray[Any], name: str, priority: int, partial: bool) -> Handle: ...
-    def broadcast_async(self, array: NDArray[Any], name: str, root: int, priority: int) -> Handle: ...
+    def all_gather_async(
+        self,
+        array: NDArray[Any],
+        name: str,
+        priority: int,
+        partial: bool,
+        dtype: Optional[str] = None,
+        members: Optional[List[int]] = None,
+    ) -> Handle: ...
+    def broadcast_async(
+        self,
+        array: NDArray[Any],
+        name: str,
+        root: int,
+        priority: int,
+        dtype: Optional[str] = None,
+        members: Optional[List[int]] = None,
+    ) -> Handle: ...
     def barrier(self) -> None: ...
     def admit(self) -> List[int]: ...
     def members(self) -> List[int]: ...
@@ -44,4 +99,6 @@ class Engine:
     def finish(self) -> None: ...
     def shutdown(self) -> None: ...
     def abort(self, why: str) -> None: ...
+    def switch_timeline(self, on: bool) -> None: ...
+    def take_timeline(self) -> Tuple[List[Tuple[str, int, str, int, List[int], Optional[int]]], int]: ...
     def stats(self) -> Dict[str, Any]: ...

@@ -103,7 +103,11 @@ fn plain(command: &mut Command, hint: &str) -> Result<Passed> {
 fn rust(strict: bool) -> Result<Passed> {
     // Tests of one package run programs of another, which cargo does not build for them.
     plain(&mut cargo(&["build", "--workspace", "--bins"]), "see the errors above")?;
+    // Tests that launch frameworks on test hosts take them from here.
+    let python = crate::frameworks::all()?;
+    crate::wheel::ensure_installed(&python)?;
     let mut test = cargo(&["test", "--workspace"]);
+    test.env("SHOAL_TEST_TENSORFLOW", &python);
     test.env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
     // Skips are told on stderr, which is read here and passed on; cargo's colours are wanted all the same.
     if std::io::stderr().is_terminal() {

@@ -75,6 +75,18 @@ pub fn reap(pid: u32) -> Option<i32> {
 }
 
 /// Whether this child is over. It stays a zombie, so that its pid and its group stay its own.
+///
+/// The kernel is asked, not `/proc`: there a process is a zombie as soon as its first thread has ended, while the others (a
+/// framework's pool on a busy machine takes seconds) are still to end, and it cannot be reaped yet.
 pub fn is_over(pid: u32) -> bool {
-    proc::stat(pid).is_none_or(|s| s.is_zombie())
+    // SAFETY: zeros are a valid siginfo.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a place for what is found; WNOHANG, so this returns at once, and WNOWAIT, so nothing is reaped.
+    let found = unsafe { libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) };
+    match found {
+        // SAFETY: filled in by a wait that succeeded; 0 if nothing has changed.
+        0 => (unsafe { info.si_pid() }) == pid as i32,
+        // No child of ours: what can be seen of it must do.
+        _ => proc::stat(pid).is_none_or(|s| s.is_zombie()),
+    }
 }

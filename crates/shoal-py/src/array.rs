@@ -11,20 +11,30 @@ pub struct View {
     pub at: *mut u8,
 }
 
-/// Refuses what cannot be worked on in place, and says how to mend it.
-pub fn view(array: &Bound<'_, PyAny>, priority: u16) -> PyResult<View> {
+/// Refuses what cannot be worked on in place, and says how to mend it. `meant`: what the bits of unsigned numbers are, for types
+/// that NumPy itself does not have.
+pub fn view(array: &Bound<'_, PyAny>, priority: u16, meant: Option<&str>) -> PyResult<View> {
     let Ok(array) = array.cast::<PyUntypedArray>() else {
         let kind = array.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected a numpy.ndarray, got {kind}")));
     };
     let name: String = array.dtype().getattr("name")?.extract()?;
-    let dtype = match name.as_str() {
-        "float32" => DType::F32,
-        "float64" => DType::F64,
-        "float16" => DType::F16,
-        "bfloat16" => DType::Bf16,
-        other => {
-            let message = format!("arrays of {other} cannot be summed; use float32, float64, float16 or bfloat16");
+    let dtype = match (name.as_str(), meant) {
+        ("uint16", Some("bfloat16")) => DType::Bf16,
+        ("uint16", Some("float16")) => DType::F16,
+        (name, Some(meant)) if name != meant => {
+            let message =
+                format!("dtype is {meant:?}, but the array is of {name}; bfloat16 and float16 may be given as uint16");
+            return Err(PyTypeError::new_err(message));
+        }
+        ("float32", _) => DType::F32,
+        ("float64", _) => DType::F64,
+        ("float16", _) => DType::F16,
+        ("bfloat16", _) => DType::Bf16,
+        (other, _) => {
+            let message = format!(
+                "arrays of {other} cannot be summed; use float32, float64, float16 or bfloat16 (or uint16 with dtype=\"bfloat16\")"
+            );
             return Err(PyTypeError::new_err(message));
         }
     };

@@ -6,6 +6,7 @@ use crate::handle::{self, Handle};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use shoal_sync::engine::timeline::Record;
 use shoal_sync::{Op, Pending, Settings, SyncError, settings};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -79,7 +80,8 @@ impl Engine {
     }
 
     /// Starts a sum or mean in place and returns a handle.
-    #[pyo3(signature = (array, name, op, weight, priority))]
+    #[pyo3(signature = (array, name, op, weight, priority, dtype=None, members=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn push_pull(
         &self,
         py: Python<'_>,
@@ -88,13 +90,16 @@ impl Engine {
         op: &str,
         weight: f64,
         priority: u16,
+        dtype: Option<&str>,
+        members: Option<Vec<u32>>,
     ) -> PyResult<Handle> {
-        let pending = self.start_push_pull(py, &array, name, op, weight, priority)?;
+        let pending = self.start_push_pull(py, &array, name, op, weight, priority, dtype, members)?;
         Ok(Handle::new(self.engine.clone(), pending, array.unbind()))
     }
 
     /// A sum or mean in place, waited for.
-    #[pyo3(signature = (array, name, op, weight, priority))]
+    #[pyo3(signature = (array, name, op, weight, priority, dtype=None, members=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn push_pull_wait(
         &self,
         py: Python<'_>,
@@ -103,31 +108,35 @@ impl Engine {
         op: &str,
         weight: f64,
         priority: u16,
+        dtype: Option<&str>,
+        members: Option<Vec<u32>>,
     ) -> PyResult<()> {
-        let pending = self.start_push_pull(py, &array, name, op, weight, priority)?;
-        handle::wait(py, &self.engine, pending)
+        let pending = self.start_push_pull(py, &array, name, op, weight, priority, dtype, members)?;
+        handle::wait(py, &self.engine, pending).map(drop)
     }
 
     fn broadcast(&self, py: Python<'_>, array: Bound<'_, PyAny>, name: &str, root: u32) -> PyResult<()> {
-        let view = view(&array, 0)?;
+        let view = view(&array, 0, None)?;
         let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
         let at = SendPtr(view.at);
         // SAFETY: `array` is referenced until the wait below has ended, and its layout was just checked.
         let pending = py.detach(|| unsafe { self.engine.broadcast(&key, at.get(), root) });
-        handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?)
+        handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?).map(drop)
     }
 
     /// `array`'s first dimension is the number of workers; the own row must be filled in.
     fn all_gather(&self, py: Python<'_>, array: Bound<'_, PyAny>, name: &str) -> PyResult<()> {
-        let view = view(&array, 0)?;
+        let view = view(&array, 0, None)?;
         let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
         let at = SendPtr(view.at);
         // SAFETY: as in `broadcast`.
         let pending = py.detach(|| unsafe { self.engine.all_gather(&key, at.get()) });
-        handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?)
+        handle::wait(py, &self.engine, pending.map_err(|e| exception(py, &e))?).map(drop)
     }
 
     /// The same, without waiting. `partial`: rows of workers that are gone stay as they are.
+    #[pyo3(signature = (array, name, priority, partial, dtype=None, members=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn all_gather_async(
         &self,
         py: Python<'_>,
@@ -135,16 +144,24 @@ impl Engine {
         name: &str,
         priority: u16,
         partial: bool,
+        dtype: Option<&str>,
+        members: Option<Vec<u32>>,
     ) -> PyResult<Handle> {
-        let _ = partial;
-        let view = view(&array, priority)?;
-        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let view = view(&array, priority, dtype)?;
+        let key = self.engine.register_among(name, view.spec, members.as_deref()).map_err(|e| exception(py, &e))?;
         let at = SendPtr(view.at);
         // SAFETY: the handle keeps `array` referenced until the operation is over.
-        let pending = py.detach(|| unsafe { self.engine.all_gather(&key, at.get()) });
+        let pending = py.detach(|| unsafe {
+            match partial {
+                true => self.engine.all_gather_partial(&key, at.get()),
+                false => self.engine.all_gather(&key, at.get()),
+            }
+        });
         Ok(Handle::new(self.engine.clone(), pending.map_err(|e| exception(py, &e))?, array.unbind()))
     }
 
+    #[pyo3(signature = (array, name, root, priority, dtype=None, members=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn broadcast_async(
         &self,
         py: Python<'_>,
@@ -152,9 +169,11 @@ impl Engine {
         name: &str,
         root: u32,
         priority: u16,
+        dtype: Option<&str>,
+        members: Option<Vec<u32>>,
     ) -> PyResult<Handle> {
-        let view = view(&array, priority)?;
-        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let view = view(&array, priority, dtype)?;
+        let key = self.engine.register_among(name, view.spec, members.as_deref()).map_err(|e| exception(py, &e))?;
         let at = SendPtr(view.at);
         // SAFETY: as in `all_gather_async`.
         let pending = py.detach(|| unsafe { self.engine.broadcast(&key, at.get(), root) });
@@ -163,7 +182,7 @@ impl Engine {
 
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         let pending = py.detach(|| self.engine.start_barrier()).map_err(|e| exception(py, &e))?;
-        handle::wait(py, &self.engine, pending)
+        handle::wait(py, &self.engine, pending).map(drop)
     }
 
     /// A step boundary: the ranks that have just joined.
@@ -197,6 +216,23 @@ impl Engine {
         py.detach(|| self.engine.abort(why));
     }
 
+    /// Switches the timeline on or off.
+    fn switch_timeline(&self, on: bool) {
+        self.engine.timeline().switch(on);
+    }
+
+    /// What the timeline holds since the last call: rows of key, step, way, bytes, four times in nanoseconds of the monotonic clock
+    /// (submitted, first and last byte sent, done; 0 where not known) and who came last; and how many rows were lost.
+    #[allow(clippy::type_complexity, reason = "a plain table for Python")]
+    fn take_timeline(&self) -> (Vec<(String, u64, &'static str, usize, [u64; 4], Option<u32>)>, u64) {
+        let (records, dropped) = self.engine.timeline().take();
+        let row = |r: Record| {
+            let times = [r.submitted, r.first_sent, r.last_sent, r.done];
+            (r.name.to_string(), r.step, r.way.name(), r.bytes, times, r.last)
+        };
+        (records.into_iter().map(row).collect(), dropped)
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let traffic = py.detach(|| self.engine.traffic());
         let out = PyDict::new(py);
@@ -222,6 +258,7 @@ impl Engine {
 }
 
 impl Engine {
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn start_push_pull(
         &self,
         py: Python<'_>,
@@ -230,6 +267,8 @@ impl Engine {
         op: &str,
         weight: f64,
         priority: u16,
+        dtype: Option<&str>,
+        members: Option<Vec<u32>>,
     ) -> PyResult<Pending> {
         let op = match op {
             "sum" => Op::Sum,
@@ -240,8 +279,8 @@ impl Engine {
                 return Err(PyValueError::new_err(message));
             }
         };
-        let view = view(array, priority)?;
-        let key = self.engine.register(name, view.spec).map_err(|e| exception(py, &e))?;
+        let view = view(array, priority, dtype)?;
+        let key = self.engine.register_among(name, view.spec, members.as_deref()).map_err(|e| exception(py, &e))?;
         let at = SendPtr(view.at);
         // SAFETY: the caller keeps `array` referenced until the operation has been waited for.
         py.detach(|| unsafe { self.engine.push_pull(&key, at.get(), op) }).map_err(|e| exception(py, &e))

@@ -14,20 +14,22 @@ pub struct Handle {
     engine: Engine,
     pending: Mutex<Option<Pending>>,
     array: Py<PyAny>,
+    /// Once it has been waited for.
+    absent: Mutex<Vec<u32>>,
 }
 
 impl Handle {
     pub fn new(engine: Engine, pending: Pending, array: Py<PyAny>) -> Handle {
-        Handle { engine, pending: Mutex::new(Some(pending)), array }
+        Handle { engine, pending: Mutex::new(Some(pending)), array, absent: Mutex::default() }
     }
 }
 
 /// Waits without the GIL (PY-1), looking up for signals; an interrupted wait ends the run for all, because this rank's
-/// part is lost to the others.
-pub fn wait(py: Python<'_>, engine: &Engine, mut pending: Pending) -> PyResult<()> {
+/// part is lost to the others. Returns whose rows a partial gather did without.
+pub fn wait(py: Python<'_>, engine: &Engine, mut pending: Pending) -> PyResult<Vec<u32>> {
     loop {
         match py.detach(|| pending.wait_timeout(LOOK_UP)) {
-            Some(Ok(())) => return Ok(()),
+            Some(Ok(())) => return Ok(pending.absent()),
             Some(Err(error)) => return Err(exception(py, &error)),
             None => {
                 if let Err(interrupt) = py.check_signals() {
@@ -60,9 +62,17 @@ impl Handle {
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let pending = self.pending.lock().map_or(None, |mut p| p.take());
         if let Some(pending) = pending {
-            wait(py, &self.engine, pending)?;
+            let absent = wait(py, &self.engine, pending)?;
+            if let Ok(mut place) = self.absent.lock() {
+                *place = absent;
+            }
         }
         Ok(self.array.clone_ref(py))
+    }
+
+    /// Ranks whose rows a partial gather did without; to be asked after `wait`.
+    fn absent(&self) -> Vec<u32> {
+        self.absent.lock().map_or_else(|_| Vec::new(), |absent| absent.clone())
     }
 
     /// Whether the result is there.

@@ -5,6 +5,7 @@ mod array;
 mod engine;
 mod errors;
 mod handle;
+mod scheme;
 
 use pyo3::prelude::*;
 
@@ -21,5 +22,7 @@ fn _shoal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     start_logging();
     module.add_class::<engine::Engine>()?;
     module.add_class::<handle::Handle>()?;
+    module.add_function(wrap_pyfunction!(scheme::choose, module)?)?;
+    module.add_function(wrap_pyfunction!(scheme::conditions_in_words, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -63,6 +63,17 @@ impl Layout {
         Layout::build(cut(total, block_size, shards), key, total, shards, |_| None)
     }
 
+    /// The same among a few workers that carry shards themselves: nobody else has to do with it.
+    pub fn shared_by(key: u64, total: usize, block_size: usize, shards: usize, homes: &[u32]) -> Layout {
+        let mut layout = Layout::shared(key, total, block_size, homes.len().max(1));
+        for block in &mut layout.blocks {
+            block.shard = homes.get(block.shard).map_or(0, |w| *w as usize % shards);
+        }
+        layout.per_shard = vec![0; shards];
+        layout.weigh();
+        layout
+    }
+
     /// One worker contributes everything. Where the contributor has a shard of its own, its blocks stay there:
     /// then the bytes cross the network once.
     pub fn from_root(key: u64, total: usize, block_size: usize, shards: usize, root: u32, colocated: bool) -> Layout {
@@ -71,24 +82,24 @@ impl Layout {
         layout
     }
 
-    /// Worker `k` contributes the `k`-th of `workers` equal parts.
+    /// The `k`-th of `givers` contributes the `k`-th of as many equal parts.
     pub fn gathered(
         key: u64,
         part: usize,
         block_size: usize,
         shards: usize,
-        workers: usize,
+        givers: &[u32],
         colocated: bool,
     ) -> Layout {
         let mut ranges = Vec::new();
         let mut owners = Vec::new();
-        for worker in 0..workers {
+        for (place, worker) in givers.iter().enumerate() {
             for (offset, len) in cut(part, block_size, if colocated { 1 } else { shards }) {
-                ranges.push((worker * part + offset, len));
-                owners.push(worker as u32);
+                ranges.push((place * part + offset, len));
+                owners.push(*worker);
             }
         }
-        let mut layout = Layout::build(ranges, key, part * workers, shards, |i| Some(owners[i]));
+        let mut layout = Layout::build(ranges, key, part * givers.len(), shards, |i| Some(owners[i]));
         layout.settle(colocated);
         layout
     }
@@ -217,7 +228,8 @@ mod tests {
         fn gathered_parts_belong_to_their_workers(part in 0usize..500_000, workers in 1usize..9, servers in 0usize..4) {
             let colocated = servers == 0;
             let shards = if colocated { workers } else { servers };
-            let layout = Layout::gathered(7, part * 4, 65536, shards, workers, colocated);
+            let everyone: Vec<u32> = (0..workers as u32).collect();
+            let layout = Layout::gathered(7, part * 4, 65536, shards, &everyone, colocated);
             let mut at = 0;
             for b in &layout.blocks {
                 prop_assert_eq!(b.offset, at);
@@ -228,6 +240,21 @@ mod tests {
             }
             prop_assert_eq!(at, part * 4 * workers);
         }
+    }
+
+    /// GRAD-1 for a few of many: the bytes are covered once, by shards of their own.
+    #[test]
+    fn a_few_workers_share_among_themselves() {
+        let few = Layout::shared_by(3, 10 << 20, 4 << 20, 8, &[1, 4, 6]);
+        assert_eq!(few.per_shard.len(), 8);
+        assert_eq!(few.per_shard.iter().sum::<usize>(), 10 << 20);
+        assert!(few.blocks.iter().all(|b| [1, 4, 6].contains(&b.shard)));
+        assert!([1, 4, 6].iter().all(|s| few.per_shard[*s] > 3 << 20), "{:?}", few.per_shard);
+        let rows = Layout::gathered(3, 100, 1024, 8, &[2, 5], true);
+        assert_eq!(
+            rows.blocks.iter().map(|b| (b.offset, b.only, b.shard)).collect::<Vec<_>>(),
+            [(0, Some(2), 2), (100, Some(5), 5)]
+        );
     }
 
     #[test]

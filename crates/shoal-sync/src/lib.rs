@@ -16,6 +16,7 @@ pub mod master;
 pub mod net;
 pub mod node;
 pub mod reduce;
+pub mod scheme;
 pub mod server;
 pub mod settings;
 pub mod wire;

@@ -5,7 +5,7 @@ use crate::layout::CHUNK;
 use thiserror::Error;
 
 /// Changes whenever a frame or the handshake changes its meaning.
-pub const PROTOCOL_VERSION: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 3;
 pub const HEADER: usize = 64;
 const MAGIC: u16 = 0x5348;
 
@@ -39,10 +39,12 @@ pub enum Kind {
     Admit,
     /// Shard to a newcomer: you are in, from this generation on.
     Admitted,
+    /// Shard to worker: those who would have given what is still missing of this step of the key are gone; nothing more comes.
+    Absent,
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 13] = [
         Kind::Push,
         Kind::Result,
         Kind::Ready,
@@ -55,13 +57,14 @@ impl Kind {
         Kind::Welcome,
         Kind::Admit,
         Kind::Admitted,
+        Kind::Absent,
     ];
 
     fn limit(self) -> usize {
         match self {
             Kind::Push | Kind::Result => CHUNK,
             Kind::Spec | Kind::Abort | Kind::Waiting | Kind::Admit | Kind::Admitted => MAX_WORDS,
-            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask | Kind::Welcome => 0,
+            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask | Kind::Welcome | Kind::Absent => 0,
         }
     }
 }
@@ -123,6 +126,8 @@ pub struct Header {
     pub codec: Codec,
     pub dtype: DType,
     pub combine: Combine,
+    /// With `Ready`: a gather that goes on without the parts of those who are gone. Then `offset` counts the sender's own chunks.
+    pub partial: bool,
     pub run: u32,
     pub generation: u32,
     pub step: u64,
@@ -135,7 +140,8 @@ pub struct Header {
     pub priority: u16,
     /// This worker's number of samples, or 1; a team's together.
     pub weight: f64,
-    /// With `Ready`: bytes this worker will send to this shard for the key.
+    /// With `Ready`: bytes this worker will send to this shard for the key. With `Result`: one more than the rank that came last
+    /// with its part or its readiness, 0 if that is not known.
     pub total: u64,
 }
 
@@ -166,6 +172,7 @@ impl Header {
         out[4] = self.codec as u8;
         out[5] = self.dtype.code();
         out[6] = self.combine as u8;
+        out[7] = self.partial as u8;
         out[8..12].copy_from_slice(&self.run.to_le_bytes());
         out[12..16].copy_from_slice(&self.generation.to_le_bytes());
         out[16..24].copy_from_slice(&self.step.to_le_bytes());
@@ -196,6 +203,9 @@ impl Header {
         let codec = *Codec::ALL.get(usize::from(bytes[4])).ok_or(unknown("codec", bytes[4]))?;
         let dtype = DType::from_code(bytes[5]).ok_or(unknown("element type", bytes[5]))?;
         let combine = *Combine::ALL.get(usize::from(bytes[6])).ok_or(unknown("operation", bytes[6]))?;
+        if bytes[7] > 1 {
+            return Err(unknown("flag", bytes[7]));
+        }
         let len = u32_at(40);
         if len as usize > kind.limit() {
             return Err(WireError::TooLong { kind, len: len as usize, limit: kind.limit() });
@@ -209,6 +219,7 @@ impl Header {
             codec,
             dtype,
             combine,
+            partial: bytes[7] == 1,
             run: u32_at(8),
             generation: u32_at(12),
             step: u64_at(16),
@@ -235,6 +246,7 @@ mod tests {
             codec: Codec::Dense,
             dtype: DType::Bf16,
             combine: Combine::WeightedMean,
+            partial: false,
             run: 0xdead_beef,
             generation: 3,
             step: 1 << 40,
@@ -251,19 +263,19 @@ mod tests {
 
     /// WIRE-1: a kept sample; if this changes, PROTOCOL_VERSION must change with it.
     #[test]
-    fn kept_sample_of_version_2() {
+    fn kept_sample_of_version_3() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(
             hex,
-            "4853020000020200efbeadde030000000000000000010000feffffffffffffff\
+            "4853030000020200efbeadde030000000000000000010000feffffffffffffff\
              0700000000000200001000000102090000000000004040400c00000000000000"
         );
     }
 
     proptest! {
         #[test]
-        fn decode_of_encode(step: u64, key: u64, block: u32, worker: u16, priority: u16, len in 0u32..CHUNK as u32, kind in 0usize..2) {
-            let header = Header { kind: Kind::ALL[kind], step, key, block, worker, priority, len, ..sample() };
+        fn decode_of_encode(step: u64, key: u64, block: u32, worker: u16, priority: u16, len in 0u32..CHUNK as u32, kind in 0usize..2, partial: bool) {
+            let header = Header { kind: Kind::ALL[kind], partial, step, key, block, worker, priority, len, ..sample() };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
         }
 
@@ -272,7 +284,7 @@ mod tests {
             let mut all = [0u8; HEADER];
             all[..32].copy_from_slice(&bytes);
             all[32..].copy_from_slice(&more);
-            if good_start { all[..7].copy_from_slice(&sample().encode()[..7]); all[3] = bytes[3] % 12; }
+            if good_start { all[..8].copy_from_slice(&sample().encode()[..8]); all[3] = bytes[3] % 13; }
             if let Ok(header) = Header::decode(&all) {
                 prop_assert!(header.len as usize <= header.kind.limit());
             }

@@ -125,6 +125,34 @@ fn broadcast_and_all_gather() {
     }
 }
 
+/// Rank 0 finishes before the gather, rank 1 after two; who is left keeps what was in their rows, and knows whose (GRAD-5).
+#[test]
+fn a_partial_gather_leaves_the_rows_of_the_finished_alone() {
+    for (servers, shared) in [(0, false), (2, false), (0, true), (1, true)] {
+        Gang::start(3, servers).work(3, |s| s.shared_memory = shared, finishing_one_by_one);
+    }
+}
+
+fn finishing_one_by_one(engine: &Engine) {
+    let rank = engine.rank();
+    for step in 0..2 * rank {
+        for len in [1usize, 1000, 400_000] {
+            let spec = TensorSpec { dtype: DType::F32, shape: vec![3, len], priority: 0 };
+            let key = engine.register(&format!("p{len}"), spec).expect("register");
+            let mut all = vec![-1.0f32; 3 * len];
+            all[rank as usize * len..][..len].copy_from_slice(&values(rank, len));
+            // SAFETY: `all` lives until the wait has ended.
+            let mut pending = unsafe { engine.all_gather_partial(&key, all.as_mut_ptr().cast()) }.expect("submit");
+            while pending.wait_timeout(std::time::Duration::from_secs(1)).is_none() {}
+            let absent: Vec<u32> = (0..3).filter(|r| step >= 2 * r).collect();
+            assert_eq!(pending.absent(), absent, "rank {rank}, step {step}, {len} elements");
+            let row = |r: u32| if absent.contains(&r) { vec![-1.0; len] } else { values(r, len) };
+            assert_eq!(all, (0..3).flat_map(row).collect::<Vec<f32>>());
+        }
+    }
+    engine.finish().expect("finish");
+}
+
 #[test]
 fn unequal_numbers_of_steps() {
     for shared in [false, true] {

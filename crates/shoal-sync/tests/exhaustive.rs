@@ -76,6 +76,31 @@ fn any_death_at_any_moment_of_a_copy() {
     kill_everyone_everywhere(keys, &GANGS, 2);
 }
 
+#[test]
+fn any_death_at_any_moment_of_a_partial_gather() {
+    let keys = |workers, _| {
+        let mut steps = vec![2; workers as usize];
+        let large = Key::new("large", What::PartialGather, DType::F32, 40_000, vec![1; workers as usize]);
+        steps[0] = 1;
+        vec![large, Key::new("parts", What::PartialGather, DType::F16, 300, steps)]
+    };
+    kill_everyone_everywhere(keys, &GANGS[1..], 1);
+}
+
+/// Also of those who have nothing to do with it: then it goes on, where the run does.
+#[test]
+fn any_death_at_any_moment_of_groups() {
+    let keys = |_, _| {
+        vec![
+            Key::new("two", What::Reduce(Combine::Mean), DType::F32, 700, vec![2; 3]).among(&[0, 1]),
+            Key::new("two others", What::Reduce(Combine::Sum), DType::F32, 40_000, vec![1; 3]).among(&[1, 2]),
+            Key::new("from 0 to 2", What::Broadcast { root: 0 }, DType::F16, 300, vec![1; 3]).among(&[0, 2]),
+            Key::new("rows", What::PartialGather, DType::F16, 300, vec![1; 3]).among(&[0, 1]),
+        ]
+    };
+    kill_everyone_everywhere(keys, &GANGS[2..], 1);
+}
+
 /// So many orders of a plan are tried before it is called too large for this.
 const MOST: usize = 300_000;
 
@@ -116,4 +141,16 @@ fn every_order_of_a_copy_between_two_ends() {
     let colocated = every_order(&smallest(2, 0, What::Broadcast { root: 0 }, true), MOST);
     let served = every_order(&smallest(2, 1, What::Broadcast { root: 0 }, false), MOST);
     println!("{colocated} orders beside the workers, {served} at a server");
+}
+
+/// One worker finishes before, while and after the others gather.
+#[test]
+fn every_order_of_a_partial_gather_of_two_ends() {
+    for (steps, servers) in [([0, 1], &[0, 1][..]), ([1, 0], &[0])] {
+        for &servers in servers {
+            let mut plan = smallest(2, servers, What::PartialGather, true);
+            plan.keys[0].steps = steps.to_vec();
+            println!("{steps:?}, {servers} servers: {} orders", every_order(&plan, MOST));
+        }
+    }
 }

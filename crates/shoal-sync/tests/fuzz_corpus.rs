@@ -21,6 +21,7 @@ fn header(kind: Kind, combine: Combine) -> Header {
         codec: Codec::Dense,
         dtype: DType::F32,
         combine,
+        partial: false,
         run: 1,
         generation: 1,
         step: 0,
@@ -183,6 +184,8 @@ fn a_part_larger_than_the_own_tensor_is_refused() {
         layout: Layout::shared(key, 32, 4 << 20, 2).into(),
         at: tensor.as_mut_ptr().cast(),
         team_step: None,
+        members: None,
+        partial: false,
     };
     let id = node.submit(request, 0).expect("an operation that then ends");
     let ended = node.take_ended();

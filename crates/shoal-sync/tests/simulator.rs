@@ -117,7 +117,7 @@ fn large_keys_in_different_orders_end_with_any_window() {
 #[test]
 fn empty_tensors_of_every_type_end() {
     for (workers, servers) in [(1, 0), (2, 0), (2, 1)] {
-        let all = [What::Reduce(Combine::Mean), What::Broadcast { root: 0 }, What::Gather];
+        let all = [What::Reduce(Combine::Mean), What::Broadcast { root: 0 }, What::Gather, What::PartialGather];
         let keys = DType::ALL.into_iter().flat_map(|dtype| {
             all.map(|what| Key::new(&format!("{what:?} {dtype}"), what, dtype, 0, vec![2; workers as usize]))
         });
@@ -145,6 +145,49 @@ fn a_gather_ends_when_any_of_its_givers_dies() {
             plan.deaths = vec![(dead, at)];
             all_end(&plan, 1);
         }
+    }
+}
+
+/// GRAD-5: a partial gather goes on without those who have finished or died, and all know without whom.
+#[test]
+fn a_partial_gather_goes_on_without_those_who_are_gone() {
+    for servers in [0, 1, 3] {
+        let keys = vec![
+            Key::new("small", What::PartialGather, DType::F32, 100, vec![1, 2, 4, 0]),
+            Key::new("large", What::PartialGather, DType::F64, 70_000, vec![1, 2, 4, 0]),
+        ];
+        all_end(&Plan::plain(4, servers, keys), 8);
+    }
+    for (dead, at) in (0..3).flat_map(|n| (0..60).map(move |at| (n, at))) {
+        let mut plan = Plan::plain(3, 2, vec![Key::new("parts", What::PartialGather, DType::F32, 70_000, vec![2; 3])]);
+        plan.on_death = OnDeath::Continue;
+        plan.deaths = vec![(dead, at)];
+        all_end(&plan, 1);
+    }
+}
+
+/// GRAD-2, GRAD-5: operations of a few of the workers wait for those alone, in any order, whatever the others do or have done.
+#[test]
+fn groups_wait_for_their_own_alone() {
+    for servers in [0, 2] {
+        let steps = || vec![3; 4];
+        let large = SMALL / 2;
+        let mut keys = vec![
+            reduce("of all", Combine::Sum, 1000, steps()),
+            reduce("large, of two", Combine::Mean, large, steps()).among(&[0, 2]),
+            reduce("large, of others", Combine::Mean, large, steps()).among(&[1, 2, 3]),
+            reduce("of one", Combine::WeightedMean, 10, steps()).among(&[3]),
+            Key::new("rows", What::Gather, DType::F16, 700, steps()).among(&[1, 3]),
+            Key::new("rows with holes", What::PartialGather, DType::F32, 700, steps()).among(&[0, 1, 3]),
+        ];
+        for (from, to) in [(0, 1), (1, 0), (2, 3), (3, 0)] {
+            let name = format!("from {from} to {to}");
+            let both = [from.min(to), from.max(to)];
+            keys.push(Key::new(&name, What::Broadcast { root: from }, DType::F32, 50_000, steps()).among(&both));
+        }
+        let mut plan = Plan::plain(4, servers, keys);
+        (plan.block_size, plan.push, plan.pull, plan.barrier) = (64 << 10, 1, 1, false);
+        all_end(&plan, 6);
     }
 }
 

@@ -9,6 +9,7 @@ pub mod launch;
 pub mod logging;
 pub mod metrics;
 mod on_host;
+pub mod predict;
 pub mod programs;
 pub mod say;
 pub mod signals;

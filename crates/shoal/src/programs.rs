@@ -23,6 +23,7 @@ fn shoal() -> ExitCode {
         args::shoal::Verb::Run(args) => conclude("shoal run", commands::run::run(&args)),
         args::shoal::Verb::Fleet(args) => conclude("shoal fleet", commands::fleet::run(&args)),
         args::shoal::Verb::Doctor(args) => conclude("shoal doctor", commands::doctor::run(&args)),
+        args::shoal::Verb::Plan(args) => conclude("shoal plan", commands::plan::run(&args)),
         args::shoal::Verb::Ps(args) => conclude("shoal ps", commands::ps::run(&args)),
         args::shoal::Verb::Logs(args) => conclude("shoal logs", commands::logs::run(&args)),
         args::shoal::Verb::Stop(args) => conclude("shoal stop", commands::stop::run(&args)),

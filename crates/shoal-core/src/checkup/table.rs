@@ -1,7 +1,8 @@
 //! The whole report as people see it: a table, the ways between hosts, what is wrong and what to do, and one line to sum up.
 
 pub use super::cells::Look;
-use super::cells::{Cell, Grid, mark, name, paint, wrap};
+use super::cells::{Cell, Grid, mark, name, paint};
+pub use super::cells::{tie, wrap};
 use super::{Check, Finding, HostReport, Level, Report, notes, pairs_table};
 
 pub fn render(report: &Report, look: Look) -> String {

@@ -14,7 +14,7 @@ use shoal_sync::wire::{Combine, HEADER, Header, Kind};
 
 const GUARD: u64 = 0x6775_6172_6467_7561;
 const KEYS: [usize; 4] = [0, 600, 70_000, 1_400_000];
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Push,
     Kind::Result,
     Kind::Ready,
@@ -27,6 +27,7 @@ const KINDS: [Kind; 12] = [
     Kind::Welcome,
     Kind::Admit,
     Kind::Admitted,
+    Kind::Absent,
 ];
 const COMBINES: [Combine; 4] = [Combine::Sum, Combine::Mean, Combine::WeightedMean, Combine::Copy];
 
@@ -125,6 +126,8 @@ fn submit(node: &mut Node, input: &mut Input) -> Option<Tensor> {
         layout: layout.into(),
         at: tensor.at(),
         team_step: None,
+        members: None,
+        partial: combine == Combine::Copy && input.below(4) == 0,
     };
     // Kept even when refused: cheaper than asking why.
     let _refused_is_fine = node.submit(request, 1);
@@ -181,6 +184,7 @@ fn plausible(peer: u32, generation: u32, input: &mut Input) -> Header {
         codec: shoal_sync::wire::Codec::Dense,
         dtype: DType::ALL[input.below(4)],
         combine: COMBINES[input.below(4)],
+        partial: input.below(4) == 0,
         run: 1,
         generation: if kind == Kind::Admit { generation + 1 } else { generation },
         step: [0, 0, 0, 1, u64::MAX][input.below(5)],
@@ -202,10 +206,12 @@ fn words(kind: Kind, input: &mut Input) -> Vec<u8> {
     }
     let text = match kind {
         Kind::Spec => format!(
-            r#"{{"name":"k{}","dtype":"{}","shape":[{}],"combine":"sum"}}"#,
+            r#"{{"name":"k{}","dtype":"{}","shape":[{}],"combine":"sum"{}}}"#,
             input.below(4),
             ["f32", "f64", "bf16", "f16", "f8"][input.below(5)],
-            KEYS[input.below(4)]
+            KEYS[input.below(4)],
+            ["", "", r#","members":[0,1]"#, r#","members":[1]"#, r#","members":[1,0,9]"#, r#","partial":true"#]
+                [input.below(6)]
         ),
         Kind::Admit | Kind::Admitted => format!(
             r#"{{"took_part":[{}],"joined":[{{"node":{},"incarnation":{},"who":{{"role":"worker","id":1,"host":"h","pid":1}}}}]}}"#,

@@ -69,6 +69,8 @@ impl Engine {
             // Stays where it is when the vector moves, and is not touched until the vote has ended.
             at: votes.as_mut_ptr().cast(),
             team_step: None,
+            members: None,
+            partial: false,
         };
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Admit { request, handle: handle.clone() });

@@ -3,6 +3,7 @@
 //! takes it back when nobody has driven for a while.
 
 use super::handle::Handle;
+use super::timeline::Timeline;
 use crate::error::SyncError;
 use crate::net::reactor::{Inbox, Reactor};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ struct Seat {
 pub struct Driver {
     reactor: Mutex<Reactor>,
     pub inbox: Arc<Inbox>,
+    pub timeline: Arc<Timeline>,
     seat: Mutex<Seat>,
     change: Condvar,
     waiting: AtomicUsize,
@@ -32,6 +34,7 @@ pub struct Driver {
 impl Driver {
     pub fn new(reactor: Reactor, inbox: Arc<Inbox>) -> Driver {
         Driver {
+            timeline: reactor.timeline.clone(),
             reactor: Mutex::new(reactor),
             inbox,
             seat: Mutex::default(),

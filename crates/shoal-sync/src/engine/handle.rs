@@ -12,6 +12,8 @@ pub struct Handle {
     done: AtomicBool,
     outcome: Mutex<Option<Result<(), SyncError>>>,
     op: AtomicU64,
+    /// Whose parts a partial gather did without.
+    absent: Mutex<Vec<u32>>,
     /// Told of the end, where somebody sleeps elsewhere than in the loop.
     waker: Option<Waker>,
 }
@@ -39,6 +41,15 @@ impl Handle {
             return None;
         }
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// To be set before the end.
+    pub fn set_absent(&self, absent: Vec<u32>) {
+        *self.absent.lock().unwrap_or_else(PoisonError::into_inner) = absent;
+    }
+
+    pub fn absent(&self) -> Vec<u32> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn set_op(&self, op: OpId) {

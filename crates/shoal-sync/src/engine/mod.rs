@@ -8,6 +8,7 @@ mod local_path;
 mod operations;
 mod team_path;
 pub mod tensor;
+pub mod timeline;
 mod wait;
 
 use crate::control::{Common, Register, Roster};
@@ -26,6 +27,7 @@ use local_path::{LocalPath, Way};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use team_path::TeamPath;
+use tensor::Group;
 pub use tensor::{Key, Op, TensorSpec};
 pub use wait::Pending;
 
@@ -46,7 +48,7 @@ struct Inner {
     local: Option<Arc<LocalPath>>,
     team: Option<Arc<TeamPath>>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
-    keys: Mutex<HashMap<String, TensorSpec>>,
+    keys: Mutex<HashMap<String, (TensorSpec, Group)>>,
     introduced: Mutex<HashSet<u64>>,
     barriers: std::sync::atomic::AtomicU64,
     joined_late: std::sync::atomic::AtomicBool,
@@ -220,6 +222,11 @@ impl Engine {
 
     pub fn size(&self) -> u32 {
         self.inner.world.workers
+    }
+
+    /// What happened when to each tensor: off until it is switched on.
+    pub fn timeline(&self) -> &timeline::Timeline {
+        &self.inner.driver.timeline
     }
 
     pub fn servers(&self) -> u32 {

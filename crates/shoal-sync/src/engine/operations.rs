@@ -1,8 +1,8 @@
 //! What can be done with tensors, and which way each goes: through memory where there is such a way, over sockets otherwise.
 
 use super::handle::Handle;
-use super::tensor::{Key, Op, TensorSpec};
-use super::wait::{Course, Patience, Pending};
+use super::tensor::{Group, Key, Op, TensorSpec};
+use super::wait::{Course, Holes, Patience, Pending};
 use super::{Engine, Inner, local_path};
 use crate::error::SyncError;
 use crate::layout::{Layout, key_of};
@@ -14,18 +14,31 @@ use std::sync::{Arc, PoisonError};
 
 /// Names longer than this would not fit the frame that introduces them.
 const MAX_NAME: usize = 4096;
+/// And neither would more members than this.
+const MAX_GROUP: usize = 1000;
 
 impl Engine {
     /// Names a tensor. The same name must mean the same type and shape on every worker, which is checked at its
     /// first use; registering it again is fine as long as it stays the same.
     pub fn register(&self, name: &str, spec: TensorSpec) -> Result<Key, SyncError> {
+        self.register_among(name, spec, None)
+    }
+
+    /// The same for a tensor that only some of the workers have to do with: `members`, of which this one is one. Who they are is
+    /// part of what the name means. Their order is that of their ranks.
+    pub fn register_among(&self, name: &str, spec: TensorSpec, members: Option<&[u32]>) -> Result<Key, SyncError> {
         let usage = |why: String| SyncError::Usage { key: name.chars().take(80).collect(), why };
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(usage(format!("a name needs 1 to {MAX_NAME} bytes, this one has {}", name.len())));
         }
         let bytes = spec.bytes().ok_or_else(|| usage("its size overflows".into()))?;
+        let members = self.group_of(members).map_err(usage)?;
         let mut keys = self.inner.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = keys.get(name) {
+            let (old, old_members) = old;
+            if *old_members != members {
+                return Err(usage(format!("registered before among {old_members:?}, now among {members:?}")));
+            }
             if (old.dtype, &old.shape) != (spec.dtype, &spec.shape) {
                 return Err(usage(format!(
                     "registered before as {} {:?}, now as {} {:?}",
@@ -33,9 +46,33 @@ impl Engine {
                 )));
             }
         } else {
-            keys.insert(name.to_string(), spec.clone());
+            keys.insert(name.to_string(), (spec.clone(), members.clone()));
         }
-        Ok(Key { name: name.into(), key: key_of(name), bytes, spec })
+        Ok(Key { name: name.into(), key: key_of(name), bytes, spec, members })
+    }
+
+    /// The members in order, or nothing if they are all there are.
+    fn group_of(&self, members: Option<&[u32]>) -> Result<Group, String> {
+        let Some(members) = members else { return Ok(None) };
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() != members.len() {
+            return Err(format!("members {members:?}, some of them twice"));
+        }
+        if let Some(stranger) = sorted.iter().find(|w| **w >= self.size()) {
+            return Err(format!("member {stranger}, but there are {} workers, numbered from 0", self.size()));
+        }
+        if !sorted.contains(&self.rank()) {
+            return Err(format!("members {sorted:?}, but this is worker {}", self.rank()));
+        }
+        if sorted.len() == self.size() as usize {
+            return Ok(None);
+        }
+        if sorted.len() > MAX_GROUP {
+            return Err(format!("{} members; {MAX_GROUP} is the most for a part of the workers", sorted.len()));
+        }
+        Ok(Some(sorted.into()))
     }
 
     /// Replaces the tensor by its sum or mean over all workers.
@@ -44,9 +81,12 @@ impl Engine {
     /// `at` must point to the key's bytes, aligned to its element type, and stay valid and untouched until the returned
     /// operation has been waited for.
     pub unsafe fn push_pull(&self, key: &Key, at: *mut u8, op: Op) -> Result<Pending, SyncError> {
-        let world = &self.inner.world;
-        let layout = Layout::shared(key.key, key.bytes, self.inner.settings.block_size, world.shards());
-        self.submit(key, at, op.combine(), op.weight(), layout)
+        let (world, block) = (&self.inner.world, self.inner.settings.block_size);
+        let layout = match &key.members {
+            Some(members) if world.colocated() => Layout::shared_by(key.key, key.bytes, block, world.shards(), members),
+            _ => Layout::shared(key.key, key.bytes, block, world.shards()),
+        };
+        self.submit(key, at, (op.combine(), op.weight(), false), layout)
     }
 
     /// Replaces the tensor by the root's.
@@ -55,38 +95,53 @@ impl Engine {
     /// As for [`Engine::push_pull`].
     pub unsafe fn broadcast(&self, key: &Key, at: *mut u8, root: u32) -> Result<Pending, SyncError> {
         let world = &self.inner.world;
-        if root >= world.workers {
-            let why = format!("root {root}, but there are {} workers, numbered from 0", world.workers);
+        if root >= world.workers || key.members.as_ref().is_some_and(|m| !m.contains(&root)) {
+            let why = match &key.members {
+                Some(members) => format!("root {root}, but its members are {members:?}"),
+                None => format!("root {root}, but there are {} workers, numbered from 0", world.workers),
+            };
             return Err(SyncError::Usage { key: key.name.to_string(), why });
         }
         let block = self.inner.settings.block_size;
         let layout = Layout::from_root(key.key, key.bytes, block, world.shards(), root, world.colocated());
-        self.submit(key, at, Combine::Copy, 1.0, layout)
+        self.submit(key, at, (Combine::Copy, 1.0, false), layout)
     }
 
-    /// Fills the tensor, whose first dimension is the number of workers, with every worker's row; the own row must be in place.
+    /// Fills the tensor, whose first dimension is the number of workers that take part, with each one's row, in the order of ranks; the own row must be in place.
     ///
     /// # Safety
     /// As for [`Engine::push_pull`].
     pub unsafe fn all_gather(&self, key: &Key, at: *mut u8) -> Result<Pending, SyncError> {
+        self.gather(key, at, false)
+    }
+
+    /// The same, but the rows of workers that have finished, or died where the run goes on without them, are left as they are;
+    /// [`Pending::absent`] then says whose. One who died while its row was under way may have left a part of it.
+    ///
+    /// # Safety
+    /// As for [`Engine::push_pull`].
+    pub unsafe fn all_gather_partial(&self, key: &Key, at: *mut u8) -> Result<Pending, SyncError> {
+        self.gather(key, at, true)
+    }
+
+    fn gather(&self, key: &Key, at: *mut u8, partial: bool) -> Result<Pending, SyncError> {
         let world = &self.inner.world;
-        let workers = world.workers as usize;
-        if key.spec.shape.first() != Some(&workers) {
-            let why = format!("its first dimension must be the number of workers, {workers}");
+        let givers = key.members.as_ref().map_or_else(|| (0..world.workers).collect(), |m| m.to_vec());
+        if key.spec.shape.first() != Some(&givers.len()) {
+            let why = format!("its first dimension must be the number of workers that take part, {}", givers.len());
             return Err(SyncError::Usage { key: key.name.to_string(), why });
         }
         let block = self.inner.settings.block_size;
-        let part = key.bytes / workers;
-        let layout = Layout::gathered(key.key, part, block, world.shards(), workers, world.colocated());
-        self.submit(key, at, Combine::Copy, 1.0, layout)
+        let part = key.bytes / givers.len().max(1);
+        let layout = Layout::gathered(key.key, part, block, world.shards(), &givers, world.colocated());
+        self.submit(key, at, (Combine::Copy, 1.0, partial), layout)
     }
 
     pub(super) fn submit(
         &self,
         key: &Key,
         at: *mut u8,
-        combine: Combine,
-        weight: f64,
+        (combine, weight, partial): (Combine, f64, bool),
         layout: Layout,
     ) -> Result<Pending, SyncError> {
         if self.inner.is_forked() {
@@ -108,12 +163,17 @@ impl Engine {
             layout: Arc::new(layout),
             at,
             team_step: None,
+            members: key.members.clone(),
+            partial,
         };
-        if let Some(pending) = self.submit_in_memory(&request, key)? {
-            return Ok(pending);
-        }
-        if let Some(pending) = self.submit_with_team(&request, key)? {
-            return Ok(pending);
+        // The memory's way is laid for all workers of a host together.
+        if request.members.is_none() {
+            if let Some(pending) = self.submit_in_memory(&request, key)? {
+                return Ok(pending);
+            }
+            if let Some(pending) = self.submit_with_team(&request, key)? {
+                return Ok(pending);
+            }
         }
         let handle = Arc::new(Handle::default());
         self.inner.driver.inbox.post(Event::Submit { request, handle: handle.clone() });
@@ -134,8 +194,13 @@ impl Engine {
         match unsafe { local.submit(request, self.inner.rank) } {
             None => Ok(None),
             Some(Ok(ticket)) => {
-                let whole = request.combine == Combine::Copy && local_path::sole_root(&request.layout).is_none();
-                Ok(Some(self.pending(Arc::new(Handle::default()), Course::Memory { ticket, whole }, key)))
+                let gather = request.combine == Combine::Copy && local_path::sole_root(&request.layout).is_none();
+                let holes = match (gather, request.partial) {
+                    (false, _) => Holes::None,
+                    (true, false) => Holes::Refused,
+                    (true, true) => Holes::Told,
+                };
+                Ok(Some(self.pending(Arc::new(Handle::default()), Course::Memory { ticket, holes }, key)))
             }
             Some(Err(error)) => Err(self.explain_local(error, &key.name)),
         }
@@ -155,22 +220,22 @@ impl Engine {
         }
     }
 
-    /// A gather that a finished worker took no part in has a hole where its row should be: an error, as on the network.
-    pub(super) fn check_gathered(
-        &self,
-        group: &LocalGroup,
-        ticket: &Ticket,
-        whole: bool,
-        key: &str,
-    ) -> Result<(), SyncError> {
-        if !whole {
-            return Ok(());
-        }
+    /// A gather that a finished worker took no part in has a hole where its row should be: an error, or told, as on the network.
+    pub(super) fn end_in_memory(&self, group: &LocalGroup, ticket: &Ticket, holes: Holes, key: &str, handle: &Handle) {
         let there = group.contributors(ticket);
-        match group.members().iter().find(|m| !there.contains(m)) {
-            Some(finished) => Err(SyncError::Finished { who: self.inner.world.name(*finished), key: key.to_string() }),
-            None => Ok(()),
-        }
+        let absent: Vec<u32> = match holes {
+            Holes::None => Vec::new(),
+            Holes::Refused | Holes::Told => group.members().iter().copied().filter(|m| !there.contains(m)).collect(),
+        };
+        handle.end(match absent.first() {
+            Some(finished) if holes == Holes::Refused => {
+                Err(SyncError::Finished { who: self.inner.world.name(*finished), key: key.to_string() })
+            }
+            _ => {
+                handle.set_absent(absent);
+                Ok(())
+            }
+        });
     }
 
     pub(super) fn explain_local(&self, error: LocalError, key: &str) -> SyncError {

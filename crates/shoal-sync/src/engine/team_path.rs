@@ -10,6 +10,7 @@
 use super::driver::Driver;
 use super::handle::Handle;
 use super::local_path;
+use super::timeline::{Record, Way};
 use crate::error::SyncError;
 use crate::local::{Action, LocalError, LocalGroup, LocalOp, Scale, Ticket};
 use crate::net::reactor::Event;
@@ -50,6 +51,7 @@ pub struct TeamOp {
     step: u64,
     slots: (u32, u32),
     handle: Arc<Handle>,
+    submitted: Instant,
     stage: Mutex<Stage>,
 }
 
@@ -135,6 +137,7 @@ impl TeamPath {
             step,
             slots,
             handle: handle.clone(),
+            submitted: Instant::now(),
             stage: Mutex::new(Stage::Collecting(ticket)),
         });
         lock(&self.posted).push(op.clone());
@@ -204,6 +207,18 @@ impl TeamPath {
             Err(error) => Err(error),
         };
         *stage = Stage::Over;
+        let timeline = &self.driver.timeline;
+        timeline.keep(Record {
+            name: op.request.name.clone(),
+            step: op.step,
+            way: Way::Team,
+            bytes: op.request.layout.total,
+            submitted: timeline.at(op.submitted),
+            first_sent: 0,
+            last_sent: 0,
+            done: timeline.now(),
+            last: None,
+        });
         // First free, then told: whoever is told may come with the next step at once.
         lock(&self.under_way).remove(&op.request.key);
         op.handle.end(outcome);

@@ -19,6 +19,9 @@ impl TensorSpec {
     }
 }
 
+/// Who takes part in an operation, in order; nothing: all workers.
+pub(crate) type Group = Option<Arc<[u32]>>;
+
 /// A registered tensor.
 #[derive(Debug, Clone)]
 pub struct Key {
@@ -26,6 +29,7 @@ pub struct Key {
     pub(crate) key: u64,
     pub(crate) bytes: usize,
     pub(crate) spec: TensorSpec,
+    pub(crate) members: Group,
 }
 
 impl Key {

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::handle::Handle;
 use super::team_path::{Awaited, TeamOp};
+use super::timeline::{Record, Timeline, Way};
 use crate::control::ToMaster;
 use crate::error::SyncError;
 use crate::local::Ticket;
@@ -32,11 +33,21 @@ pub(super) enum Course {
     /// Through memory alone; the handle then only keeps how it ended.
     Memory {
         ticket: Ticket,
-        /// Every worker's part is needed (all_gather): without one, the result has a hole.
-        whole: bool,
+        holes: Holes,
     },
     /// Through memory and the network.
     Team(Arc<TeamOp>),
+}
+
+/// What becomes of the places of those who have finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holes {
+    /// There are no such places.
+    None,
+    /// Every worker's part is needed (all_gather): without one it fails.
+    Refused,
+    /// They stay as they are, and are told.
+    Told,
 }
 
 impl Engine {
@@ -121,12 +132,29 @@ pub(super) struct Patience {
     asked: Instant,
     told: Instant,
     blocked: bool,
+    /// Somebody who had not come when this worker began to wait.
+    missed: Option<u32>,
 }
 
 impl Patience {
     pub(super) fn new() -> Patience {
         let now = Instant::now();
-        Patience { started: now, asked: now, told: now, blocked: false }
+        Patience { started: now, asked: now, told: now, blocked: false, missed: None }
+    }
+
+    /// A tensor that went through memory is done.
+    fn record(&self, timeline: &Timeline, name: &Arc<str>, step: u64, bytes: usize) {
+        timeline.keep(Record {
+            name: name.clone(),
+            step,
+            way: Way::Memory,
+            bytes,
+            submitted: timeline.at(self.started),
+            first_sent: 0,
+            last_sent: 0,
+            done: timeline.now(),
+            last: self.missed,
+        });
     }
 
     /// Whether it is time to ask again; asking starts it anew.
@@ -159,14 +187,23 @@ impl Pending {
     }
 
     fn wait_in_memory(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
-        let (Some(local), Course::Memory { ticket, whole }) = (&self.engine.inner.local, &self.course) else {
+        let (Some(local), Course::Memory { ticket, holes }) = (&self.engine.inner.local, &self.course) else {
             return None;
         };
         if let Some(outcome) = self.handle.outcome() {
             return Some(outcome);
         }
-        let outcome = match local.group().wait(ticket, Some(slice)) {
-            Ok(true) => self.engine.check_gathered(local.group(), ticket, *whole, &self.name),
+        let timeline = self.engine.timeline();
+        if timeline.is_on()
+            && let Some(last) = local.group().missing(ticket).last()
+        {
+            self.patience.missed = Some(*last);
+        }
+        match local.group().wait(ticket, Some(slice)) {
+            Ok(true) => {
+                self.engine.end_in_memory(local.group(), ticket, *holes, &self.name, &self.handle);
+                self.patience.record(timeline, &self.name, ticket.step(), ticket.bytes());
+            }
             Ok(false) => {
                 if self.patience.is_over() {
                     let missing = local.group().missing(ticket);
@@ -174,11 +211,10 @@ impl Pending {
                 }
                 return None;
             }
-            Err(error) => Err(self.engine.explain_local(error, &self.name)),
-        };
+            Err(error) => self.handle.end(Err(self.engine.explain_local(error, &self.name))),
+        }
         self.engine.moves_again(&self.patience);
-        self.handle.end(outcome.clone());
-        Some(outcome)
+        self.handle.outcome()
     }
 
     fn wait_with_team(&mut self, slice: Duration) -> Option<Result<(), SyncError>> {
@@ -203,10 +239,12 @@ impl Pending {
             return true;
         }
         match (&self.engine.inner.local, &self.course) {
-            (Some(local), Course::Memory { ticket, whole }) => match local.group().is_done(ticket) {
+            (Some(local), Course::Memory { ticket, holes }) => match local.group().is_done(ticket) {
                 Ok(done) => {
                     if done {
-                        self.handle.end(self.engine.check_gathered(local.group(), ticket, *whole, &self.name));
+                        self.engine.end_in_memory(local.group(), ticket, *holes, &self.name, &self.handle);
+                        let (step, bytes) = (ticket.step(), ticket.bytes());
+                        self.patience.record(self.engine.timeline(), &self.name, step, bytes);
                     }
                     done
                 }
@@ -224,6 +262,11 @@ impl Pending {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whose rows a partial gather that has ended did without, the same on all workers; one of them may have left a part of its row.
+    pub fn absent(&self) -> Vec<u32> {
+        self.handle.absent()
     }
 
     /// Workers this operation waits for, as last heard.

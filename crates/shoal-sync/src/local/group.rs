@@ -72,6 +72,9 @@ impl Ticket {
     pub fn step(&self) -> u64 {
         self.step
     }
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl LocalGroup {

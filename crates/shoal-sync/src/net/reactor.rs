@@ -4,6 +4,7 @@ use super::conn::{Conn, End};
 use super::master_line::Master;
 use crate::control::ToMaster;
 use crate::engine::handle::Handle;
+use crate::engine::timeline::{Record, Timeline, Way};
 use crate::error::SyncError;
 use crate::node::Node;
 use crate::node::admit::Newcomer;
@@ -138,7 +139,7 @@ pub struct Reactor {
     /// Told when this node gives up, so that its leaving is not taken for a death of its own.
     pub master: Option<Arc<Master>>,
     let_go: bool,
-    started: Instant,
+    pub timeline: Arc<Timeline>,
     next: usize,
     keys: HashMap<Arc<str>, KeyTimes>,
     when_failed: Option<FailureHook>,
@@ -196,7 +197,7 @@ impl Reactor {
             suspects: Vec::new(),
             master: None,
             let_go: false,
-            started: Instant::now(),
+            timeline: Arc::default(),
             next: 0,
             keys: HashMap::new(),
             when_failed: None,
@@ -237,7 +238,7 @@ impl Reactor {
     }
 
     fn now(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64
+        self.timeline.now()
     }
 
     /// A round for somebody who waits: before it sleeps, it lets others run a few times and looks again. Where there
@@ -412,14 +413,24 @@ impl Reactor {
             }
         }
         if self.node.has_ended() {
+            // Before anybody is told: what they do next is not part of it.
+            let now = self.now();
             for (id, outcome) in self.node.take_ended() {
+                let absent = self.node.take_absent(id);
                 if let Some(handle) = self.handles.remove(&id) {
+                    handle.set_absent(absent);
                     handle.end(outcome);
                 }
             }
-            for (name, times) in std::mem::take(&mut self.node.finished_times) {
-                let now = self.now();
-                note_times(self.keys.entry(name).or_default(), times, now);
+            for (name, step, bytes, times) in std::mem::take(&mut self.node.finished_times) {
+                note_times(self.keys.entry(name.clone()).or_default(), times, now);
+                if self.timeline.is_on() {
+                    let Times { submitted, first_sent, last_sent, last, .. } = times;
+                    let last = last.checked_sub(1).and_then(|rank| u32::try_from(rank).ok());
+                    let way = Way::Network;
+                    let done = now;
+                    self.timeline.keep(Record { name, step, way, bytes, submitted, first_sent, last_sent, done, last });
+                }
             }
         }
         for who in self.node.take_joined() {

@@ -314,8 +314,8 @@ impl Node {
             Kind::Finish if theirs < ours => Era::Now,
             // A dead worker's last words, or questions of the living that have answered themselves.
             Kind::Push | Kind::Ready | Kind::Spec | Kind::Ask if theirs < ours => Era::Past,
-            // An answer that was under way when the boundary came.
-            Kind::Waiting => Era::Past,
+            // An answer that was under way when the boundary came, or word of parts that came after all.
+            Kind::Waiting | Kind::Absent => Era::Past,
             _ => Era::Wrong,
         }
     }

@@ -50,6 +50,7 @@ impl Node {
     /// A remote worker's chunk of a copy has arrived: to the own worker's memory, and on to the others.
     pub(super) fn pass_on(&mut self, from: NodeId, header: &Header, buffer: Buffer, now: u64) {
         let chunk = Chunk { block: header.block, offset: header.offset, len: header.len as usize };
+        let last = self.came_last((header.key, header.step)).unwrap_or(0);
         let own = self.in_flight.get(&header.key).copied().filter(|id| {
             self.ops.get(id).is_some_and(|op| {
                 op.step == header.step && op.request.layout.chunk_at(chunk.block, chunk.offset) == Some(chunk)
@@ -61,16 +62,17 @@ impl Node {
             // SAFETY: the chunk was just checked against the layout of the tensor, whose owner leaves it alone.
             let target = unsafe { std::slice::from_raw_parts_mut(op.memory(chunk), chunk.len) };
             target.copy_from_slice(buffer.bytes(chunk.len));
+            self.note_last(id, last);
             self.chunk_done(id, chunk, now);
         }
         self.copying[from as usize] += charge(chunk.len);
-        let reply = Header { kind: Kind::Result, worker: self.me as u16, ..*header };
+        let reply = Header { kind: Kind::Result, worker: self.me as u16, total: last, ..*header };
         let receipt = Header { len: 0, ..reply };
         let takers = self.takers((header.key, header.step));
         self.deliver(reply, buffer, Then::Acknowledge { to: from, header: receipt }, |w| {
             w != from && takers.contains(w)
         });
-        self.progress((header.key, header.step), chunk.len);
+        self.progress((header.key, header.step), chunk.len, from);
     }
 
     /// Who gets a copy: those who have said that they wait for it. Who finished before has no place for it.
@@ -88,7 +90,9 @@ impl Node {
                 continue;
             };
             let Some(op) = self.ops.get(&id) else { continue };
+            let last = self.came_last((op.request.key, op.step)).unwrap_or(0);
             let header = Header {
+                total: last,
                 dtype: op.request.dtype,
                 combine: op.request.combine,
                 key: op.request.key,
@@ -100,21 +104,24 @@ impl Node {
                 ..self.header(Kind::Result)
             };
             let key = (header.key, header.step);
+            self.note_last(id, last);
             let takers = self.takers(key);
             if !(0..self.world.workers).any(|w| w != self.me && takers.contains(w)) {
                 // Nobody to send it to: without this, `deliver` would come straight back here, once deeper for every chunk.
                 self.chunk_done(id, chunk, 0);
-                self.progress(key, chunk.len);
+                self.progress(key, chunk.len, self.me);
                 continue;
             }
+            let Some(op) = self.ops.get(&id) else { continue };
+            let at = op.memory(chunk);
             let mut buffer = self.pool.take(chunk.len);
             // SAFETY: the tensor's owner leaves it alone until the operation ends, which needs this chunk.
-            let bytes = unsafe { std::slice::from_raw_parts(op.memory(chunk), chunk.len) };
+            let bytes = unsafe { std::slice::from_raw_parts(at, chunk.len) };
             buffer.bytes_mut(chunk.len).copy_from_slice(bytes);
             self.copies_out += chunk.len;
             self.deliver(header, buffer, Then::CopyOn, |w| takers.contains(w));
             self.chunk_done(id, chunk, 0);
-            self.progress(key, chunk.len);
+            self.progress(key, chunk.len, self.me);
         }
     }
 }

@@ -87,8 +87,11 @@ impl Node {
         keys.sort_unstable();
         for id in keys {
             self.consider(id);
+            if self.close_if_all_gave(id) {
+                self.announce();
+            }
             let entry = self.readiness.get(&id);
-            if let Some(giver) = entry.and_then(|e| self.lost_giver(e, |w| self.dead.contains(w))) {
+            if let Some(giver) = entry.and_then(|e| self.lost_giver(id.0, e, |w| self.dead.contains(w))) {
                 let how = format!("it died before it gave its part of key `{}`", self.key_name(id.0));
                 let error = SyncError::Dead { who: self.world.name(giver), how };
                 return self.fail(error);

@@ -40,10 +40,10 @@ impl Node {
         let mut missing: Vec<u32> = Vec::new();
         let chunks = self.pending.iter().filter(|(id, _)| id.0 == key && id.1 == step);
         for (_, pending) in chunks {
-            missing.extend((0..self.world.workers).filter(|w| !self.is_in(pending, *w)));
+            missing.extend(self.workers_of(key).filter(|w| !self.is_in(pending, *w)));
         }
         if let Some(entry) = self.readiness.get(&(key, step)).filter(|e| !e.candidate) {
-            missing = (0..self.world.workers).filter(|w| !self.is_ready(entry, (key, step), *w)).collect();
+            missing = self.workers_of(key).filter(|w| !self.is_ready(entry, (key, step), *w)).collect();
         }
         missing.sort_unstable();
         missing.dedup();

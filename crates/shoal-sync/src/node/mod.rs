@@ -15,6 +15,7 @@ mod gone;
 mod heard;
 pub mod op;
 pub mod outbox;
+mod partial;
 mod receive;
 mod shard;
 mod spec;
@@ -104,6 +105,8 @@ pub struct Node {
     told: HashSet<u64>,
     next_op: OpId,
     ended: Vec<Ended>,
+    /// Of partial gathers that ended with holes: whose parts did not come, until asked for.
+    absent: HashMap<OpId, Vec<u32>>,
 
     // As a shard.
     pending: HashMap<ChunkKey, Pending>,
@@ -112,7 +115,7 @@ pub struct Node {
     announced: usize,
     copies: VecDeque<outbox::Stream>,
     copies_out: usize,
-    specs: HashMap<u64, (NodeId, Arc<Spec>)>,
+    specs: HashMap<u64, spec::Known>,
     /// By worker: bytes of its contributions that are not part of a finished sum yet (GRAD-4).
     unsummed: Vec<usize>,
     /// By worker: bytes of its copies that have not reached all others yet (GRAD-4).
@@ -126,8 +129,8 @@ pub struct Node {
     /// Nodes that are no more, at a time when this node is done and does not mind.
     left: Members,
     fatal: Option<SyncError>,
-    /// Keys with something to tell the user about, by operation: how long each phase took.
-    pub finished_times: Vec<(Arc<str>, op::Times)>,
+    /// Operations that ended since somebody looked: key, step, bytes, and when each phase was.
+    pub finished_times: Vec<(Arc<str>, u64, usize, op::Times)>,
 }
 
 impl Node {
@@ -150,6 +153,7 @@ impl Node {
             told: HashSet::new(),
             next_op: 1,
             ended: Vec::new(),
+            absent: HashMap::new(),
             pending: HashMap::new(),
             readiness: HashMap::new(),
             candidates: BTreeMap::new(),
@@ -174,6 +178,11 @@ impl Node {
     /// Operations that ended since the last call.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// Whose parts a partial gather that has ended did without; told once. The same on all workers that took part (GRAD-3).
+    pub fn take_absent(&mut self, id: OpId) -> Vec<u32> {
+        self.absent.remove(&id).unwrap_or_default()
     }
 
     pub fn has_ended(&self) -> bool {
@@ -227,6 +236,7 @@ impl Node {
             codec: crate::wire::Codec::Dense,
             dtype: crate::dtype::DType::F32,
             combine: crate::wire::Combine::Sum,
+            partial: false,
             run: self.world.run,
             generation: self.world.generation,
             step: 0,

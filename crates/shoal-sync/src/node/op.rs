@@ -22,6 +22,10 @@ pub struct Request {
     /// Set if the bytes are the sum of all workers of this host (see [`crate::wire::Codec::Team`]): which step of the key
     /// it is, because the worker that speaks for a host may change from step to step.
     pub team_step: Option<u64>,
+    /// Who takes part, in order; nothing: all workers.
+    pub members: Option<Arc<[u32]>>,
+    /// A gather that goes on without the parts of workers that are gone: their places are left as they are.
+    pub partial: bool,
 }
 
 // SAFETY: the pointer is only followed while the operation lasts, during which its owner leaves it alone.
@@ -49,6 +53,8 @@ pub struct Op {
     pub first_chunk: Vec<u32>,
     /// What the shards that still owe sums said when they were asked.
     pub asked: Vec<Asked>,
+    /// Workers whose part of a partial gather does not come, or not all of it.
+    pub absent: Vec<u32>,
     pub times: Times,
 }
 
@@ -68,6 +74,8 @@ pub struct Times {
     pub first_sent: u64,
     pub last_sent: u64,
     pub first_back: u64,
+    /// One more than the rank that came last, as the shards say; 0 if that is not known.
+    pub last: u64,
 }
 
 impl Op {
@@ -84,6 +92,7 @@ impl Op {
             came: vec![0; (count as usize).div_ceil(64)],
             first_chunk,
             asked: Vec::new(),
+            absent: Vec::new(),
             times: Times { submitted: now, ..Times::default() },
             request,
             step,

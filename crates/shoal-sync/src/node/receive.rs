@@ -53,6 +53,10 @@ impl Node {
             return Ok(Sink::Discard);
         }
         let len = header.len as usize;
+        let outsider = self.group(header.key).is_some_and(|group| !group.contains(from));
+        if outsider && matches!(header.kind, Kind::Push | Kind::Ready) {
+            return self.misfit(from, header, format!("it has no part in key `{}`", self.key_name(header.key)));
+        }
         match header.kind {
             Kind::Push => {
                 if !self.is_shard() || !self.world.is_worker(from) {
@@ -85,8 +89,11 @@ impl Node {
             Kind::Ready if header.total > LARGEST => {
                 self.misfit(from, header, format!("a tensor of {} bytes", header.total))
             }
+            Kind::Ready if header.partial && header.combine != Combine::Copy => {
+                self.misfit(from, header, "only a gather may go on without a part".into())
+            }
             Kind::Spec | Kind::Abort | Kind::Waiting | Kind::Admit | Kind::Admitted => Ok(Sink::Words(vec![0; len])),
-            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask | Kind::Welcome => Ok(Sink::None),
+            Kind::Ready | Kind::Go | Kind::Finish | Kind::Ask | Kind::Welcome | Kind::Absent => Ok(Sink::None),
         }
     }
 
@@ -143,6 +150,7 @@ impl Node {
             }
             (Kind::Go, _) => self.hear_go(from, header.key, header.step),
             (Kind::Finish, _) => self.hear_finish(from),
+            (Kind::Absent, _) => self.hear_absent(from, header.key, header.step, now),
             (Kind::Ask, _) => {
                 let missing = self.missing(header.key, header.step);
                 let words = serde_json::to_vec(&missing).unwrap_or_default();
@@ -150,7 +158,8 @@ impl Node {
                 self.tell(from, reply, Some(words.into()));
             }
             (Kind::Spec, Sink::Words(words)) => match serde_json::from_slice::<Spec>(&words) {
-                Ok(spec) => self.hear_spec(from, header.key, spec),
+                Ok(spec) if self.is_possible(from, &spec) => self.hear_spec(from, header.key, spec),
+                Ok(spec) => return self.misfit(from, header, format!("members that cannot be: {:?}", spec.members)),
                 Err(e) => return self.misfit(from, header, e.to_string()),
             },
             (Kind::Waiting, Sink::Words(words)) => match serde_json::from_slice::<Vec<u32>>(&words) {
@@ -188,6 +197,7 @@ impl Node {
         } else if op.request.layout.blocks[header.block as usize].only.is_none_or(|w| w == self.me) {
             out.stream_out -= charge(chunk.len).min(out.stream_out);
         }
+        self.note_last(id, header.total);
         self.chunk_done(id, chunk, now);
     }
 }

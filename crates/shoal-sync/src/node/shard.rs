@@ -10,6 +10,7 @@ use crate::error::SyncError;
 use crate::layout::Chunk;
 use crate::reduce;
 use crate::wire::{Codec, Combine, Header, Kind};
+use std::collections::BTreeMap;
 
 /// Which chunk: key, step, block, offset.
 pub type ChunkKey = (u64, u64, u32, u32);
@@ -26,6 +27,8 @@ pub struct Pending {
     pub priority: u16,
     /// Who came first: named if the next one differs.
     pub first: NodeId,
+    /// Who came last so far, for the timeline.
+    pub last: NodeId,
     pub contributed: Members,
     /// Teams that have given the sum of all their members.
     pub spoken: Members,
@@ -46,6 +49,8 @@ pub struct Readiness {
     /// Teams one of whose members is ready for all of them.
     pub spoken: Members,
     pub first: NodeId,
+    /// Who came last so far, for the timeline.
+    pub last: NodeId,
     pub bytes: usize,
     pub bytes_left: usize,
     pub chunks_left: u32,
@@ -53,6 +58,8 @@ pub struct Readiness {
     pub combine: Combine,
     /// The worker whose bytes a copy needs, or [`EVERY_WORKER`] for a gather.
     pub root: u32,
+    /// Of a partial gather: how many chunks each worker that is ready has still to send here.
+    pub owed: Option<BTreeMap<NodeId, u32>>,
     pub candidate: bool,
     pub announced: bool,
 }
@@ -64,12 +71,14 @@ impl Node {
             ready: Members::default(),
             spoken: Members::default(),
             first: from,
+            last: from,
             bytes: header.total as usize,
             bytes_left: header.total as usize,
             chunks_left: header.offset,
             priority: header.priority,
             combine: header.combine,
             root: header.block,
+            owed: header.partial.then(BTreeMap::new),
             candidate: false,
             announced: false,
         });
@@ -79,7 +88,16 @@ impl Node {
                 format!("{} bytes, {}", header.total, header.combine.name())
             });
         }
-        entry.ready.insert(from);
+        if entry.owed.is_some() != header.partial {
+            let (first, was, is) = (entry.first, entry.owed.is_some(), header.partial);
+            return self.mismatch(header.key, "partial", first, was.to_string(), from, is.to_string());
+        }
+        entry.last = from;
+        if entry.ready.insert(from)
+            && let Some(owed) = &mut entry.owed
+        {
+            owed.insert(from, header.offset);
+        }
         if header.codec == Codec::Team {
             entry.spoken.insert(self.world.team(from));
         }
@@ -104,7 +122,7 @@ impl Node {
         if entry.candidate {
             return;
         }
-        if let Some(giver) = self.lost_giver(entry, |w| self.is_gone(w)) {
+        if let Some(giver) = self.lost_giver(id.0, entry, |w| self.is_gone(w)) {
             let (who, key) = (self.world.name(giver), self.key_name(id.0));
             return self.fail(if self.dead.contains(giver) {
                 SyncError::Dead { who, how: format!("it died before it gave its part of key `{key}`") }
@@ -112,7 +130,7 @@ impl Node {
                 SyncError::Finished { who, key }
             });
         }
-        if !(0..self.world.workers).all(|w| self.is_ready(entry, id, w)) {
+        if !self.workers_of(id.0).all(|w| self.is_ready(entry, id, w)) {
             return;
         }
         let priority = entry.priority;
@@ -125,13 +143,14 @@ impl Node {
     }
 
     /// A worker without whom a copy cannot end, if it is among the `gone`.
-    pub(super) fn lost_giver(&self, entry: &Readiness, gone: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+    pub(super) fn lost_giver(&self, key: u64, entry: &Readiness, gone: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let gives = |w: &NodeId| entry.root == *w || entry.root == EVERY_WORKER;
-        (0..self.world.workers).find(|w| entry.combine == Combine::Copy && gives(w) && gone(*w))
+        let needed = entry.combine == Combine::Copy && entry.owed.is_none();
+        self.workers_of(key).find(|w| needed && gives(w) && gone(*w))
     }
 
     /// Says `Go` for the most urgent keys, as far as the window reaches, to all workers in one order.
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
         while let Some((&rank, &id)) = self.candidates.first_key_value() {
             let Some(entry) = self.readiness.get_mut(&id) else {
                 self.candidates.remove(&rank);
@@ -155,6 +174,7 @@ impl Node {
                     self.tell(worker, header, None);
                 }
             }
+            self.close_if_all_gave(id);
         }
     }
 
@@ -171,6 +191,7 @@ impl Node {
             len: chunk.len,
             priority: request.priority,
             first: me,
+            last: me,
             contributed: Members::default(),
             spoken: Members::default(),
             weight: 0.0,
@@ -190,6 +211,7 @@ impl Node {
         pending.own = Some((id, codec.factor(dtype, combine, weight)));
         pending.weight += weight;
         pending.contributed.insert(me);
+        pending.last = me;
         if codec == Codec::Team {
             pending.spoken.insert(self.world.team(me));
         }
@@ -213,6 +235,7 @@ impl Node {
             len,
             priority: header.priority,
             first: from,
+            last: from,
             contributed: Members::default(),
             spoken: Members::default(),
             weight: 0.0,
@@ -245,6 +268,7 @@ impl Node {
         }
         pending.weight += header.weight;
         pending.contributed.insert(from);
+        pending.last = from;
         if header.codec == Codec::Team {
             pending.spoken.insert(self.world.team(from));
         }
@@ -258,7 +282,7 @@ impl Node {
     /// Finishes a chunk when everyone who still takes part has contributed (GRAD-2: each once).
     pub(super) fn complete(&mut self, key: ChunkKey) {
         let Some(pending) = self.pending.get(&key) else { return };
-        if !(0..self.world.workers).all(|w| self.is_in(pending, w)) {
+        if !self.workers_of(key.0).all(|w| self.is_in(pending, w)) {
             return;
         }
         let Some(mut pending) = self.pending.remove(&key) else { return };
@@ -276,7 +300,9 @@ impl Node {
         };
         let chunk = Chunk { block: key.2, offset: key.3, len: pending.len };
         let result = self.sum_up(&mut pending, chunk, scale);
+        let last = self.came_last((key.0, key.1)).unwrap_or(u64::from(pending.last) + 1);
         if let Some((id, _)) = pending.own {
+            self.note_last(id, last);
             self.chunk_done(id, chunk, 0);
         }
         if let Some(result) = result {
@@ -289,12 +315,13 @@ impl Node {
                 offset: key.3,
                 len: pending.len as u32,
                 priority: pending.priority,
+                total: last,
                 ..self.header(Kind::Result)
             };
             let there = &pending.contributed;
             self.deliver(header, result, Then::Nothing, |w| there.contains(w));
         }
-        self.progress((key.0, key.1), pending.len);
+        self.progress((key.0, key.1), pending.len, self.me);
     }
 
     /// The finished bytes: in the own worker's memory, and in a buffer for the others.
@@ -357,9 +384,24 @@ impl Node {
         Some(result)
     }
 
+    /// Who was the last to be ready for an announced key, for the timeline: its parts then come from all at once.
+    pub(super) fn came_last(&self, id: (u64, u64)) -> Option<u64> {
+        self.readiness.get(&id).map(|entry| u64::from(entry.last) + 1)
+    }
+
     /// Bookkeeping of a finished chunk, which makes room to announce further keys.
-    pub(super) fn progress(&mut self, id: (u64, u64), len: usize) {
+    pub(super) fn progress(&mut self, id: (u64, u64), len: usize, from: NodeId) {
         let Some(entry) = self.readiness.get_mut(&id) else { return };
+        if let Some(owed) = &mut entry.owed {
+            owed.entry(from).and_modify(|n| *n = n.saturating_sub(1));
+            let done = len.min(entry.bytes_left);
+            entry.bytes_left -= done;
+            if entry.announced {
+                self.announced -= done;
+            }
+            self.close_if_all_gave(id);
+            return self.announce();
+        }
         let mut done = len.min(entry.bytes_left);
         entry.chunks_left = entry.chunks_left.saturating_sub(1);
         if entry.chunks_left == 0 {

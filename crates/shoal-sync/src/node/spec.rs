@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::op::Request;
-use super::world::NodeId;
+use super::world::{Members, NodeId};
 use crate::error::SyncError;
 use crate::wire::{Combine, Header, Kind};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,21 @@ pub struct Spec {
     pub dtype: crate::dtype::DType,
     pub shape: Vec<usize>,
     pub combine: String,
+    /// Who takes part, in order; nothing: all workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<Vec<u32>>,
+    /// A gather that goes on without those who are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
+}
+
+/// What a shard has been told of a key.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Who told it: named if the next one differs.
+    first: NodeId,
+    spec: Arc<Spec>,
+    group: Option<Members>,
 }
 
 impl Spec {
@@ -27,6 +42,8 @@ impl Spec {
                 Combine::Copy => format!("copy from {}", contributor(request)),
                 other => other.name().to_string(),
             },
+            members: request.members.as_ref().map(|m| m.to_vec()),
+            partial: request.partial,
         }
     }
 
@@ -41,8 +58,18 @@ impl Spec {
         if self.dtype != other.dtype {
             return Some(("dtype", self.dtype.to_string(), other.dtype.to_string()));
         }
-        (self.combine != other.combine).then(|| ("operation", self.combine.clone(), other.combine.clone()))
+        if self.members != other.members {
+            return Some(("members", among(&self.members), among(&other.members)));
+        }
+        if self.combine != other.combine {
+            return Some(("operation", self.combine.clone(), other.combine.clone()));
+        }
+        (self.partial != other.partial).then(|| ("partial", self.partial.to_string(), other.partial.to_string()))
     }
+}
+
+fn among(members: &Option<Vec<u32>>) -> String {
+    members.as_ref().map_or_else(|| "all workers".into(), |m| format!("{m:?}"))
 }
 
 fn contributor(request: &Request) -> String {
@@ -75,8 +102,9 @@ impl Node {
     }
 
     pub(super) fn hear_spec(&mut self, from: NodeId, key: u64, spec: Spec) {
-        let Some((first, seen)) = self.specs.get(&key) else {
-            self.specs.insert(key, (from, Arc::new(spec)));
+        let Some(Known { first, spec: seen, .. }) = self.specs.get(&key) else {
+            let group = spec.members.as_ref().map(|members| members.iter().copied().collect());
+            self.specs.insert(key, Known { first: from, spec: Arc::new(spec), group });
             return;
         };
         if let Some((field, a_value, b_value)) = seen.difference(&spec) {
@@ -94,6 +122,49 @@ impl Node {
 
     /// A key's name where it is known.
     pub(super) fn key_name(&self, key: u64) -> String {
-        self.specs.get(&key).map_or_else(|| format!("#{key:016x}"), |(_, spec)| spec.name.clone())
+        self.specs.get(&key).map_or_else(|| format!("#{key:016x}"), |known| known.spec.name.clone())
+    }
+
+    /// Who takes part in a key, if it is not all workers.
+    pub(super) fn group(&self, key: u64) -> Option<&Members> {
+        self.specs.get(&key).and_then(|known| known.group.as_ref())
+    }
+
+    /// The workers that take part in a key.
+    pub(super) fn workers_of(&self, key: u64) -> impl Iterator<Item = NodeId> + use<'_> {
+        let group = self.group(key);
+        (0..self.world.workers).filter(move |w| group.is_none_or(|g| g.contains(*w)))
+    }
+
+    /// Whether a spec's members can be: in order, each once, workers of this run, and the one who says it among them.
+    pub(super) fn is_possible(&self, from: NodeId, spec: &Spec) -> bool {
+        let Some(members) = &spec.members else { return true };
+        let known = members.iter().all(|w| self.world.is_worker(*w));
+        known && members.contains(&from) && members.is_sorted_by(|a, b| a < b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WIRE-1: a kept sample of the words of `Spec`, without and with what only some keys have.
+    #[test]
+    fn kept_sample_of_version_3() {
+        let plain = r#"{"name":"w","dtype":"f32","shape":[2,3],"combine":"mean"}"#;
+        let group = r#"{"name":"g","dtype":"bf16","shape":[2],"combine":"copy from every worker","members":[1,4],"partial":true}"#;
+        for text in [plain, group] {
+            let read: Spec = serde_json::from_str(text).expect("kept words are read");
+            assert_eq!(serde_json::to_string(&read).expect("written"), text);
+        }
+    }
+
+    #[test]
+    fn who_takes_part_is_part_of_a_key() {
+        let text = |members: &str| format!(r#"{{"name":"w","dtype":"f32","shape":[2],"combine":"sum"{members}}}"#);
+        let read = |members: &str| serde_json::from_str::<Spec>(&text(members)).expect("a spec");
+        let (all, some) = (read(""), read(r#","members":[0,2]"#));
+        assert_eq!(all.difference(&some), Some(("members", "all workers".into(), "[0, 2]".into())));
+        assert_eq!(some.difference(&some), None);
     }
 }

@@ -26,6 +26,9 @@ impl Node {
         if self.in_flight.contains_key(&request.key) {
             return usage("still under way from an earlier call; wait for it first, or use another name");
         }
+        if request.members.as_ref().is_some_and(|m| !m.contains(&self.me)) {
+            return usage("this worker is not one of its members");
+        }
         if !(request.weight.is_finite() && request.weight >= 0.0) {
             return usage(&format!("a weight of {} (must be finite and not negative)", request.weight));
         }
@@ -71,6 +74,7 @@ impl Node {
             let mut givers = op.request.layout.blocks.iter().map(|b| b.only);
             let first = givers.next().flatten();
             let root = if givers.all(|g| g == first) { first } else { Some(EVERY_WORKER) };
+            let own = op.chunks_at(shard, Some(self.me)).len() as u32;
             let header = Header {
                 key,
                 step,
@@ -79,7 +83,8 @@ impl Node {
                 dtype,
                 priority,
                 block: root.unwrap_or(0),
-                offset: chunks.len() as u32,
+                partial: op.request.partial,
+                offset: if op.request.partial { own } else { chunks.len() as u32 },
                 total: bytes as u64,
                 ..self.header(Kind::Ready)
             };
@@ -183,6 +188,13 @@ impl Node {
         Frame { header: header.encode(), payload: Payload::Memory { at: op.memory(chunk), len: chunk.len } }
     }
 
+    /// Who came last, as a shard says.
+    pub(super) fn note_last(&mut self, id: OpId, last: u64) {
+        if let Some(op) = self.ops.get_mut(&id).filter(|_| last > 0) {
+            op.times.last = last;
+        }
+    }
+
     /// A sum's bytes are in place (from a peer, or from the shard beside us).
     pub(super) fn chunk_done(&mut self, id: OpId, chunk: Chunk, now: u64) {
         let Some(op) = self.ops.get_mut(&id) else { return };
@@ -192,7 +204,11 @@ impl Node {
         if op.mark(chunk) && op.left == 0 {
             if let Some(op) = self.ops.remove(&id) {
                 self.in_flight.remove(&op.request.key);
-                self.finished_times.push((op.request.name.clone(), op.times));
+                if !op.absent.is_empty() {
+                    self.absent.insert(id, op.absent);
+                }
+                let bytes = op.request.layout.total;
+                self.finished_times.push((op.request.name.clone(), op.step, bytes, op.times));
             }
             self.ended.push((id, Ok(())));
         }

@@ -70,6 +70,16 @@ impl World {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members(Vec<u64>);
 
+impl FromIterator<u32> for Members {
+    fn from_iter<I: IntoIterator<Item = u32>>(workers: I) -> Members {
+        let mut members = Members::default();
+        for worker in workers {
+            members.insert(worker);
+        }
+        members
+    }
+}
+
 impl Members {
     pub fn insert(&mut self, worker: u32) -> bool {
         let (word, bit) = (worker as usize / 64, 1u64 << (worker % 64));

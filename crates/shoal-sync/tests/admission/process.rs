@@ -150,6 +150,8 @@ impl Process {
             layout: Arc::new(layout),
             at: data.as_mut_ptr().cast(),
             team_step: None,
+            members: None,
+            partial: false,
         };
         let started = if phase == Phase::Vote { node.start_boundary(request, now) } else { node.submit(request, now) };
         match started {

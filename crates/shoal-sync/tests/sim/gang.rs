@@ -38,6 +38,8 @@ pub struct Gang {
     pub dead: Vec<u32>,
     pub events: u64,
     results: BTreeMap<(usize, u64), u64>,
+    /// By key and step: whose parts all did without.
+    absent: BTreeMap<(usize, u64), Vec<u32>>,
 }
 
 /// What can be compared between runs.
@@ -64,7 +66,17 @@ impl Gang {
         let members: Vec<Member> = members.collect();
         let slow = |_| Link { slow: [1, 1, 1, 4, 30][chooser.luck(5)], ..Link::default() };
         let links = (0..members.len() * members.len()).map(slow).collect();
-        Gang { plan, world, chooser, members, links, dead: Vec::new(), events: 0, results: BTreeMap::new() }
+        Gang {
+            plan,
+            world,
+            chooser,
+            members,
+            links,
+            dead: Vec::new(),
+            events: 0,
+            results: BTreeMap::new(),
+            absent: BTreeMap::new(),
+        }
     }
 
     pub fn link(&self, from: u32, to: u32) -> &Link {
@@ -148,10 +160,13 @@ impl Gang {
                 script.given_back.push((open.tensor, held));
                 continue;
             }
+            let absent = member.node.take_absent(id);
+            let known = self.absent.entry((open.key, open.step)).or_insert_with(|| absent.clone());
+            assert_eq!(*known, absent, "worker {n} misses others of key {} step {} (GRAD-3)", open.key, open.step);
             let held = open.tensor.fingerprint();
             let first = *self.results.entry((open.key, open.step)).or_insert_with(|| {
                 let maybe: &[u32] = if self.plan.on_death == OnDeath::Continue { &self.dead } else { &[] };
-                reference::check(&self.plan, open.key, open.step, &open.tensor, maybe);
+                reference::check(&self.plan, open.key, open.step, &open.tensor, maybe, &absent);
                 held
             });
             assert_eq!(first, held, "worker {n} got other bytes for key {} step {} (GRAD-3)", open.key, open.step);
@@ -223,7 +238,10 @@ impl Gang {
         let SyncError::Dead { who, .. } = error else { panic!("node {n} ended with {error}") };
         let named = self.dead.iter().any(|d| self.world.name(*d) == *who);
         assert!(named, "node {n} blames {who}, but the dead are {:?}", self.dead);
-        let copies = self.plan.keys.iter().any(|k| !matches!(k.what, What::Reduce(_)));
+        // A copy ends the run only if one of those it is among has died.
+        let hit = |k: usize| self.plan.givers(k).iter().any(|w| self.dead.contains(w));
+        let copy = |k: usize| matches!(self.plan.keys[k].what, What::Broadcast { .. } | What::Gather);
+        let copies = (0..self.plan.keys.len()).any(|k| copy(k) && hit(k));
         let shards = self.dead.iter().any(|d| self.world.shard_of(*d).is_some());
         let goes_on = self.plan.on_death == OnDeath::Continue && !copies && !shards;
         assert!(!goes_on, "node {n} ended although the survivors should go on: {error}");

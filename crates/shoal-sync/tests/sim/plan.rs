@@ -18,6 +18,8 @@ pub enum What {
     },
     /// `elements` is one worker's part.
     Gather,
+    /// The same, going on without those who are gone.
+    PartialGather,
 }
 
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Key {
     pub priority: u16,
     /// How often each worker uses it.
     pub steps: Vec<u64>,
+    /// Who takes part, in order, if not all; the others' `steps` are 0.
+    pub members: Option<Vec<u32>>,
 }
 
 #[derive(Debug, Clone)]
@@ -142,19 +146,39 @@ impl Plan {
         let k = &self.keys[key];
         let (number, bytes, shards) = (key_of(&k.name), k.elements * k.dtype.size(), self.shards());
         Arc::new(match k.what {
-            What::Reduce(_) => Layout::shared(number, bytes, self.block_size, shards),
+            What::Reduce(_) => match &k.members {
+                Some(members) if self.servers == 0 => {
+                    Layout::shared_by(number, bytes, self.block_size, shards, members)
+                }
+                _ => Layout::shared(number, bytes, self.block_size, shards),
+            },
             What::Broadcast { root } => {
                 Layout::from_root(number, bytes, self.block_size, shards, root, self.servers == 0)
             }
-            What::Gather => {
-                Layout::gathered(number, bytes, self.block_size, shards, self.workers as usize, self.servers == 0)
+            What::Gather | What::PartialGather => {
+                Layout::gathered(number, bytes, self.block_size, shards, &self.givers(key), self.servers == 0)
             }
         })
     }
 
     pub fn total_elements(&self, key: usize) -> usize {
         let k = &self.keys[key];
-        if k.what == What::Gather { k.elements * self.workers as usize } else { k.elements }
+        if matches!(k.what, What::Gather | What::PartialGather) {
+            k.elements * self.givers(key).len()
+        } else {
+            k.elements
+        }
+    }
+
+    /// Those who take part in a key.
+    pub fn givers(&self, key: usize) -> Vec<u32> {
+        self.keys[key].members.clone().unwrap_or_else(|| (0..self.workers).collect())
+    }
+
+    /// Where a worker's part of a gather begins, in elements.
+    pub fn row(&self, key: usize, worker: u32) -> usize {
+        let place = self.givers(key).iter().position(|w| *w == worker).expect("a member");
+        place * self.keys[key].elements
     }
 
     /// Names the contents of one worker's tensor.
@@ -172,13 +196,30 @@ impl Plan {
 
 impl Key {
     pub fn new(name: &str, what: What, dtype: DType, elements: usize, steps: Vec<u64>) -> Key {
-        Key { name: name.into(), dtype, what, elements, priority: 0, steps }
+        Key { name: name.into(), dtype, what, elements, priority: 0, steps, members: None }
+    }
+
+    /// Only these take part.
+    pub fn among(mut self, members: &[u32]) -> Key {
+        let outside = |w: usize| !members.contains(&(w as u32));
+        self.steps.iter_mut().enumerate().filter(|(w, _)| outside(*w)).for_each(|(_, s)| *s = 0);
+        self.members = Some(members.to_vec());
+        self
+    }
+
+    /// A few of the workers, with whom a copy starts.
+    fn among_some(self, d: &mut Dice) -> Key {
+        let workers = self.steps.len() as u32;
+        let root = if let What::Broadcast { root } = self.what { root } else { d.below(workers as usize) as u32 };
+        let members: Vec<u32> = (0..workers).filter(|w| *w == root || d.one_in(2)).collect();
+        self.among(&members)
     }
 
     fn random(d: &mut Dice, index: usize, steps: &[u64], large: bool) -> Key {
-        let what = match d.below(8) {
+        let what = match d.below(9) {
             0 => What::Broadcast { root: d.below(steps.len()) as u32 },
             1 => What::Gather,
+            8 => What::PartialGather,
             2 | 3 => What::Reduce(Combine::Sum),
             4 | 5 => What::Reduce(Combine::WeightedMean),
             _ => What::Reduce(Combine::Mean),
@@ -187,7 +228,7 @@ impl Key {
         let cap = match what {
             What::Broadcast { root } => steps[root as usize],
             What::Gather => *steps.iter().min().expect("a worker"),
-            What::Reduce(_) => u64::MAX,
+            What::Reduce(_) | What::PartialGather => u64::MAX,
         };
         let elements = match d.below(if large { 8 } else { 6 }) {
             0 => d.below(4),
@@ -198,6 +239,8 @@ impl Key {
         };
         let dtype = d.of(&DType::ALL);
         let steps = steps.iter().map(|s| (*s).min(cap)).collect();
-        Key { name: format!("key-{index}"), dtype, what, elements, priority: d.below(3) as u16, steps }
+        let priority = d.below(3) as u16;
+        let key = Key { priority, ..Key::new(&format!("key-{index}"), what, dtype, elements, steps) };
+        if d.one_in(3) { key.among_some(d) } else { key }
     }
 }

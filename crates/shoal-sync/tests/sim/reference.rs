@@ -6,12 +6,14 @@ use shoal_sync::dtype::DType;
 use shoal_sync::layout::Layout;
 use shoal_sync::wire::Combine;
 
-/// Checks one worker's result of (`key`, `step`). `maybe` are the workers whose part may or may not be in it, chunk by chunk.
-pub fn check(plan: &Plan, key: usize, step: u64, result: &Tensor, maybe: &[u32]) {
+/// Checks one worker's result of (`key`, `step`). `maybe` are the workers whose part may or may not be in it, chunk by chunk;
+/// `absent` those it says it did without.
+pub fn check(plan: &Plan, key: usize, step: u64, result: &Tensor, maybe: &[u32], absent: &[u32]) {
     let spec = &plan.keys[key];
     assert!(result.guards_hold(), "bytes beyond the tensor of `{}` were written", spec.name);
     let givers: Vec<u32> = (0..plan.workers).filter(|w| spec.steps[*w as usize] > step).collect();
     let layout = plan.layout(key);
+    assert!(absent.is_empty() || spec.what == What::PartialGather, "`{}` has no holes to tell of", spec.name);
     match spec.what {
         What::Reduce(combine) => {
             for (from, to) in ranges(&layout, spec.dtype.size()) {
@@ -29,9 +31,31 @@ pub fn check(plan: &Plan, key: usize, step: u64, result: &Tensor, maybe: &[u32])
         }
         What::Broadcast { root } => copied(plan, key, step, result, root, 0, spec.elements),
         What::Gather => {
-            for worker in 0..plan.workers {
-                let from = worker as usize * spec.elements;
+            for worker in plan.givers(key) {
+                let from = plan.row(key, worker);
                 copied(plan, key, step, result, worker, from, from + spec.elements);
+            }
+        }
+        What::PartialGather => {
+            for worker in plan.givers(key) {
+                let from = plan.row(key, worker);
+                if !absent.contains(&worker) {
+                    assert!(givers.contains(&worker), "`{}` step {step}: {worker} had finished", spec.name);
+                    copied(plan, key, step, result, worker, from, from + spec.elements);
+                    continue;
+                }
+                let left = maybe.contains(&worker);
+                assert!(left || !givers.contains(&worker), "`{}` step {step}: {worker} is not absent", spec.name);
+                // Chunk by chunk: as it was, or what the worker gave before it died.
+                let part = from * spec.dtype.size()..(from + spec.elements) * spec.dtype.size();
+                for (a, b) in
+                    ranges(&layout, spec.dtype.size()).into_iter().filter(|r| part.contains(&(r.0 * spec.dtype.size())))
+                {
+                    let untouched = result.is_untouched(spec.dtype, a, b);
+                    let source = plan.source(key, step, worker);
+                    let given = || (a..b).all(|i| result.get(spec.dtype, i) == value(spec.dtype, source, i));
+                    assert!(untouched || left && given(), "`{}` step {step}: the place of {worker}", spec.name);
+                }
             }
         }
     }

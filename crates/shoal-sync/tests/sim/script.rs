@@ -68,8 +68,8 @@ impl Script {
             What::Reduce(_) => tensor.fill(spec.dtype, source, 0, spec.elements),
             What::Broadcast { root } if root == self.worker => tensor.fill(spec.dtype, source, 0, spec.elements),
             What::Broadcast { .. } => {}
-            What::Gather => {
-                let from = self.worker as usize * spec.elements;
+            What::Gather | What::PartialGather => {
+                let from = plan.row(key, self.worker);
                 tensor.fill(spec.dtype, source, from, from + spec.elements);
             }
         }
@@ -84,6 +84,8 @@ impl Script {
             layout,
             at: tensor.at(),
             team_step: None,
+            members: spec.members.clone().map(Into::into),
+            partial: spec.what == What::PartialGather,
         };
         (request, Open { key, step, tensor })
     }

@@ -59,6 +59,12 @@ impl Tensor {
         read(dtype, &self.bytes()[index * dtype.size()..])
     }
 
+    /// Whether elements `from..to` are as they were before anyone wrote.
+    pub fn is_untouched(&self, dtype: DType, from: usize, to: usize) -> bool {
+        let (from, to) = (from * dtype.size(), to * dtype.size());
+        (from..to).all(|i| self.bytes()[i] == GUARD.to_ne_bytes()[i % 8])
+    }
+
     pub fn fingerprint(&self) -> u64 {
         self.words.iter().fold(self.len as u64, |h, w| (h.rotate_left(5) ^ w).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }

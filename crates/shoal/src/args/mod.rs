@@ -4,6 +4,7 @@ pub mod doctor;
 pub mod fleet;
 pub mod host;
 pub mod logs;
+pub mod plan;
 pub mod ps;
 pub mod ps_master;
 pub mod ps_server;

@@ -15,6 +15,7 @@ pub enum Verb {
     Run(Box<super::run::Args>),
     Fleet(super::fleet::Args),
     Doctor(super::doctor::Args),
+    Plan(Box<super::plan::Args>),
     Ps(super::ps::Args),
     Logs(super::logs::Args),
     Stop(super::stop::Args),

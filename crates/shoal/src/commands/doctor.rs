@@ -50,7 +50,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     Ok(if report.count(Level::Red) > 0 { Exit::RunFailed } else { Exit::Success }.into())
 }
 
-fn look() -> Look {
+/// As wide as the terminal, in colour if it has some.
+pub fn look() -> Look {
     let out = std::io::stdout();
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let asked = || rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col)).filter(|w| *w > 0);

@@ -5,6 +5,7 @@ pub mod fleet;
 pub(crate) mod fleet_file;
 pub mod host;
 pub mod logs;
+pub mod plan;
 pub mod ps;
 pub mod ps_master;
 pub mod ps_server;

@@ -43,7 +43,11 @@ impl Lab {
     }
 
     pub fn up(name: &str, count: usize) -> Option<Lab> {
-        let hosts = Hosts::up_or_skip(HostsSpec::new(name, count))?;
+        Self::with(HostsSpec::new(name, count))
+    }
+
+    pub fn with(spec: HostsSpec) -> Option<Lab> {
+        let hosts = Hosts::up_or_skip(spec)?;
         Some(Lab { hosts: Some(hosts), ..Lab::local() })
     }
 

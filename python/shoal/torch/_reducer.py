@@ -1,0 +1,295 @@
+"""When does each gradient of a model leave, and when must it be there?
+
+Every backward outside of ``no_sync`` is one *round*: each trainable parameter takes part exactly once on every worker,
+from its hook as soon as its gradient is there, or, where this worker's backward did not come by it, when the round
+closes: at the first look at a gradient, at ``step()`` or at the next backward. So workers may differ in which
+parameters a batch uses, and nobody waits for ever (GRAD-5).
+"""
+
+import logging
+import threading
+import weakref
+
+import numpy as np
+import torch
+
+from .. import _api
+from .._planner import FACTORS, Planner
+from ..errors import UsageError
+from ._asked import ACCUMULATED, accumulator_of, how_wanted
+from ._bundle import bundle_up, may_be_bundled
+from ._hooks import Guard, hook, is_nested
+from ._parameter import adopt, raw_grad
+from ._running import RunningStatistics
+from ._slot import Slot
+from ._weight import weight
+
+log = logging.getLogger("shoal")
+
+_NO_BACKWARD = -1
+_backward_now = torch._C._current_graph_task_id
+
+
+class Reducer:
+    """The gradients of one model. ``named`` are its parameters with their names, in the same order on every worker."""
+
+    def __init__(self, named, prefix, use_sfb="auto", running=()):
+        self.prefix, self.use_sfb = prefix, use_sfb
+        self.slots = [Slot(self, parameter, name, index) for index, (name, parameter) in enumerate(named)]
+        self.pairs = []
+        self.round, self.quiet, self.failure = 0, 0, None
+        self.lock = threading.RLock()
+        self._open = False  # whether a round has begun and not every parameter has taken part
+        self._backward = self._ended = None  # the backward that runs or ran last, and the last to end well
+        self._thread = None  # where its hooks run
+        self._arrivals = []  # the order in which the first round's gradients came
+        self._by_need = list(self.slots)
+        self._small, self._bundles = [], []
+        self._used, self._used_handle = np.zeros(max(len(self.slots), 1), dtype=np.float32), None
+        self._running = RunningStatistics(running, f"{prefix}running statistics")
+        self._stepped = weakref.WeakKeyDictionary()
+        self._start_planning()
+        for slot in self.slots:
+            adopt(slot.parameter, slot)
+            hook(slot)
+
+    # Backward
+
+    def touched(self, slot):
+        """A backward came by this parameter; the first to say so begins the round."""
+        now = _backward_now()
+        if now == self._backward:
+            return
+        if how_wanted(accumulator_of(slot.parameter)) != ACCUMULATED:
+            return  # torch.autograd.grad(): the gradient goes to whoever called it
+        nested = is_nested()
+        if self._open and slot.round != self.round:
+            # A backward inside of the one that runs, as checkpoints make them; they are numbered as they begin.
+            if nested:
+                return
+            if now < self._backward:
+                self._backward = self._ended = now
+                return
+        self._begin_backward(now)
+        if nested:
+            self._ended = now  # its end says nothing about the outer one's
+        else:
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ended)
+
+    def _begin_backward(self, now):
+        if self._open:
+            self.close()
+        self.finish()
+        self._update_plan()
+        self._look_who_is_there()
+        self._backward, self._thread = now, threading.get_ident()
+        if not self.quiet:
+            self._begin_round()
+
+    def _backward_ended(self):
+        self._ended = self._backward
+
+    def _look_who_is_there(self):
+        """After ``admit()`` let somebody in, all plan anew; that somebody has no plan yet."""
+        if _api._admissions != self._admissions:
+            self._start_planning()
+
+    def _begin_round(self):
+        small = [(slot, slot.parameter.numel()) for slot in self.slots if may_be_bundled(slot)]
+        if small != self._small:
+            for slot in self.slots:
+                slot.bundle = None
+            self._small, self._bundles = small, bundle_up([slot for slot, _ in small], self.prefix)
+        for bundle in self._bundles:
+            bundle.begin()
+        self.round += 1
+        self._open = True
+
+    def before_accumulating(self, slot, gradient):
+        """The hook before a gradient is added; None is what backward says where factors were taken instead."""
+        slot.nothing_added = gradient is None
+        with self.guard():
+            if gradient is not None:
+                self.touched(slot)
+                return
+            pair = slot.pair
+            if self.quiet or self.failure is not None:
+                return
+            if pair is not None and pair.weight is slot and pair.chosen and slot.round != self.round:
+                pair.start()
+
+    def accumulated(self, slot):
+        """The hook after a gradient was added."""
+        if slot.nothing_added or raw_grad(slot.parameter) is None or self.failure is not None:
+            return
+        with self.guard():
+            factored = slot.pair is not None and slot.pair.chosen
+            if self.quiet or factored:
+                slot.unsynced = True
+            if self.quiet:
+                return
+            if self._arrivals is not None:
+                self._arrivals.append(slot)
+            if not factored:
+                slot.round = self.round
+                slot.push()
+
+    # Ends of rounds
+
+    def close(self):
+        """Sends what this worker's backward did not come by, so that the round is complete here."""
+        if not self._open:
+            return
+        self._open = False
+        if self._backward is not None and self._ended != self._backward:
+            log.warning(
+                "%s: backward ended with an exception; this worker's part of the step is what it had until then. "
+                "The others go on with it: call step() as they do, or end",
+                self.prefix.rstrip("."),
+            )
+        for pair in self.pairs:
+            if pair.chosen and pair.weight.round != self.round:
+                pair.start()
+        for slot in self.slots:
+            if slot.round == self.round:
+                continue
+            slot.had = False
+            if slot.takes_part:
+                hook(slot)  # it may have been frozen so far
+                slot.round = self.round
+                slot.push()
+        self._used[:] = [slot.had for slot in self.slots] or 0
+        self._used_handle = _api.push_pull_async(self._used, op="sum", name=f"{self.prefix}used")
+        self._running.push(weight())
+        self._learn_order()
+
+    def _learn_order(self):
+        """What backward reaches last, forward needs first."""
+        if not self._arrivals:
+            return
+        order = list(dict.fromkeys(reversed(self._arrivals)))
+        came = set(order)
+        order += [slot for slot in self.slots if slot not in came]
+        for position, slot in enumerate(order):
+            slot.priority = min(position, 65535)
+        self._by_need, self._arrivals = order, None
+
+    def anyone_had(self, slot):
+        """Whether any worker had a gradient of this parameter in this round; if not, it stays None."""
+        if slot.had:
+            return True
+        self._await_used()
+        return bool(self._used[slot.index] > 0)
+
+    def _await_used(self):
+        if self._used_handle is not None:
+            self._used_handle.wait()
+            self._used_handle = None
+
+    def settle(self, slot):
+        """Waits until this parameter's gradient is there."""
+        if slot.pair is not None and slot.pair.under_way:
+            self._resolve(slot.pair)
+        slot.finish()
+
+    def _resolve(self, pair):
+        if pair.resolve():
+            return
+        # All who find this out start all that follows from it before they wait, so no two wait for each other.
+        self._plan_again()
+        for other in self.pairs:
+            if other.under_way:
+                other.resolve()
+
+    def finish(self):
+        """Waits for everything, what the next forward needs first coming first."""
+        for slot in self._by_need:
+            # While the wire is busy, products are made of the factors that are there.
+            while slot.on_its_way and (pair := self._pair_that_is_there()) is not None:
+                self._resolve(pair)
+            self.settle(slot)
+        self._await_used()
+        self._running.finish()
+
+    def _pair_that_is_there(self):
+        return next((pair for pair in self.pairs if pair.under_way and pair.is_there), None)
+
+    def before_reading(self, slot):
+        """Somebody wants to see the gradient."""
+        if self.failure is not None:
+            raise self.failure
+        if _backward_now() == _NO_BACKWARD:
+            # From another thread backward cannot be seen; then only its end is proof that it does not run.
+            if self._open and (self._ended == self._backward or self._thread == threading.get_ident()):
+                self.close()
+            if slot.pair is not None:
+                slot.pair.local_gradient()
+        if slot.under_way or (slot.pair is not None and slot.pair.under_way):
+            self.settle(slot)
+
+    def before_step(self, optimizer, has_closure):
+        """An optimizer is about to use the gradients; if no backward came since its last step, others may have one."""
+        if self.failure is not None:
+            raise self.failure
+        if self.quiet or _backward_now() != _NO_BACKWARD:
+            return  # steps of its own, as local SGD takes them; or of single parameters while backward runs
+        if not self._open and self._stepped.get(optimizer, 0) == self.round and not has_closure:
+            self.finish()
+            self._update_plan()
+            self._look_who_is_there()
+            self._backward = None
+            self._begin_round()
+        if self._open:
+            self.close()
+        self.finish()
+        self._update_plan()
+        self._stepped[optimizer] = self.round
+
+    # Plans
+
+    def _start_planning(self):
+        self._admissions = _api._admissions
+        self._planner = Planner(self.prefix.rstrip("."), self.use_sfb)
+        for pair in self.pairs:
+            pair.forget()
+        self.planning, self._looked_at = False, self.round
+        self._plan_again()
+
+    def _plan_again(self):
+        """The next round goes dense everywhere and counts; the plan is made when it is over."""
+        if not self.planning:
+            self.planning, self._planned_from = True, self.round
+
+    def _update_plan(self):
+        """Between two rounds, at the first occasion, which every worker has: a step or the next backward."""
+        if self.planning and self.round > self._planned_from:
+            self._settle_plan()
+        elif not self.planning and self.round != self._looked_at:
+            self._looked_at = self.round
+            changed = getattr(self._planner, "step", bool)()  # now and then it looks whether the link has changed
+            if changed:
+                self._apply_plan(self._planner.choices)
+
+    def _settle_plan(self):
+        for slot in self.slots:
+            pair = slot.pair
+            if pair is None:
+                self._planner.saw(slot.key, slot.parameter.numel())
+            elif pair.weight is slot:
+                rows = pair.rows_to_plan_for()
+                self._planner.saw(slot.key, slot.parameter.numel(), rows, pair.outputs, pair.inputs)
+        try:
+            choices = self._planner.settle()
+        except UsageError as error:  # a worker has finished; every other one is told the same
+            log.info("%s: all tensors stay dense: %s", self.prefix.rstrip("."), error)
+            choices = {}
+        self.planning, self._looked_at = False, self.round
+        self._apply_plan(choices)
+
+    def _apply_plan(self, choices):
+        for pair in self.pairs:
+            choice = choices.get(pair.weight.key)
+            pair.plan(choice.rows if choice is not None and choice.scheme == FACTORS else 0, pair.weight.priority)
+
+    def guard(self):
+        return Guard(self)

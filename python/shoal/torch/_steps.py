@@ -1,0 +1,54 @@
+"""Every optimizer's ``step()`` first completes the rounds of the parameters it is about to change."""
+
+import logging
+import weakref
+
+import torch.optim.optimizer as _optimizer
+
+from ._parameter import slot_of
+
+log = logging.getLogger("shoal")
+
+_known = weakref.WeakKeyDictionary()
+_watching = False
+
+
+def watch():
+    """One hook for all optimizers, those yet to be made included."""
+    global _watching
+    if not _watching:
+        _watching = True
+        _optimizer.register_optimizer_step_pre_hook(_before_step)
+
+
+def reducers_of(optimizer):
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    found = _known.get(optimizer)
+    if found is None or found[0] != (count, _generation):
+        slots = [slot_of(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        reducers = list({id(slot.reducer): slot.reducer for slot in slots if slot is not None}.values())
+        if reducers and None in slots:
+            log.warning(
+                "%d of an optimizer's %d parameters came after distribute(); their gradients stay this worker's own. "
+                "Make all of them first, and distribute() then",
+                slots.count(None),
+                len(slots),
+            )
+        found = _known[optimizer] = ((count, _generation), reducers)
+    return found[1]
+
+
+_generation = 0
+
+
+def parameters_changed_hands():
+    """What is known of optimizers is looked up again."""
+    global _generation
+    _generation += 1
+
+
+def _before_step(optimizer, args, kwargs):
+    # After the optimizer itself, `args` may hold a closure: then backward is still to come, inside of step().
+    has_closure = kwargs.get("closure") is not None or any(callable(arg) for arg in args if arg is not optimizer)
+    for reducer in reducers_of(optimizer):
+        reducer.before_step(optimizer, has_closure)

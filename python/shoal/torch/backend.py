@@ -1,0 +1,331 @@
+"""The ``torch.distributed`` backend "shoal": an existing script changes one word.
+
+    import shoal.torch.backend
+    torch.distributed.init_process_group("shoal")
+
+Sums and means of floating-point tensors go through the engine in place. Everything else is made of copies: integers and truth
+values, and reductions such as MAX, are gathered and reduced by every rank in the order of ranks, so they are exact.
+"""
+
+import os
+import weakref
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from .. import _api, errors
+from ._bits import SUMMED, Rows, Staged, copyable, summable
+from ._reduce import named, reduced
+from ._work import Work
+
+NAME = "shoal"
+
+#: So many operations of one kind and size may be under way at once; the next waits for the oldest. The names go round, because
+#: every name is kept by all nodes as long as the run lasts.
+AT_ONCE = 4
+
+
+class ProcessGroup(dist.ProcessGroup):
+    """``ranks``: the global ranks of the group's members, in the group's order."""
+
+    def __init__(self, rank, ranks, name, leave=None):
+        super().__init__(rank, len(ranks))
+        self._me, self._ranks, self._title, self._leave = rank, list(ranks), name, leave
+        self._sorted = sorted(self._ranks)
+        self._members = None if len(ranks) == _api.size() else self._sorted
+        self._counts, self._last = {}, {}
+
+    # ---- names and members ------------------------------------------------------------------------------------------
+
+    def _start(self, what, begin):
+        """Starts one operation under the next of its names. All ranks do the same in the same order, so the names agree."""
+        count = self._counts.get(what, 0)
+        self._counts[what] = count + 1
+        place = (what, count % AT_ONCE)
+        # Weakly: whoever started it keeps it, and its memory, as long as it is under way.
+        oldest = self._last[place]() if place in self._last else None
+        if oldest is not None:
+            # Its error, if it has one, is for those who wait for it; the engine has the same for this one.
+            try:
+                oldest.wait()
+            except errors.ShoalError:
+                pass
+        handle = begin(f"{self._title}: {what} #{count % AT_ONCE}")
+        self._last[place] = weakref.ref(handle)
+        return handle
+
+    def _sum(self, host, op):
+        array, dtype = summable(host)
+        kind = "mean" if op == dist.ReduceOp.AVG else "sum"
+        what = f"{kind} of {array.size} {host.dtype}"
+        return self._start(
+            what, lambda name: _api.push_pull_async(array, kind, name, dtype=dtype, members=self._members)
+        )
+
+    def _gather(self, array, dtype=None):
+        what = f"gather of {array.shape} {dtype or array.dtype}"
+        return self._start(
+            what, lambda name: _api.all_gather_async(array, name, dtype=dtype, members=self._members)
+        )
+
+    def _copy(self, array, dtype, source, members, what):
+        what = f"{what} of {array.size} {dtype or array.dtype}"
+        return self._start(
+            what, lambda name: _api.broadcast_async(array, source, name, dtype=dtype, members=members)
+        )
+
+    def _place(self, rank):
+        """Where a rank of the group has its row: rows are in the order of global ranks."""
+        return self._sorted.index(self._ranks[rank])
+
+    # ---- reductions -------------------------------------------------------------------------------------------------
+
+    def _reduce_to(self, tensor, op, then):
+        """Starts a reduction of ``tensor``; ``then`` gets the reduced host tensor. The tensor itself is not touched."""
+        op = named(op)
+        if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG) and _base(tensor.dtype) in SUMMED:
+            staged = Staged(tensor, copy=True)
+            return [self._sum(staged.host, op)], lambda: then(staged.host)
+        staged = Staged(tensor)
+        rows = Rows(staged.host, self.size())
+        rows.fill(self._place(self._me), staged.host)
+        return [self._gather(rows.array())], lambda: then(reduced(rows.stack(), op))
+
+    def allreduce(self, tensors, opts=None):
+        op = named(opts.reduceOp) if opts is not None else dist.ReduceOp.SUM
+        handles, after = [], []
+        for tensor in tensors:
+            if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG) and _base(tensor.dtype) in SUMMED:
+                staged = Staged(tensor)
+                handles.append(self._sum(staged.host, op))
+                after.append(staged.bring_back)
+            else:
+                more, then = self._reduce_to(tensor, op, lambda host, t=tensor: _put(t, host))
+                handles += more
+                after.append(then)
+        return Work(handles, lambda: [then() for then in after], tensors)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors, opts):
+        root = opts.rootRank
+        handles, after = [], []
+        for tensor in tensors:
+            put = (lambda host, t=tensor: _put(t, host)) if root == self._me else (lambda host: None)
+            more, then = self._reduce_to(tensor, opts.reduceOp, put)
+            handles += more
+            after.append(then)
+        return Work(handles, lambda: [then() for then in after], tensors)
+
+    def reduce_scatter_single(self, output, whole, opts=None):
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        rows = whole.reshape(self.size(), -1)
+        handles, then = self._reduce_to(rows, op, lambda host: _put(output, host[self._me]))
+        return Work(handles, then, [output])
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        works = [self.reduce_scatter_single(o, _stacked(i), opts) for o, i in zip(outputs, inputs)]
+        return _together(works, outputs)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        return _together([self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+
+    # ---- copies -----------------------------------------------------------------------------------------------------
+
+    def _copy_tensor(self, tensor, source, members, what):
+        """Starts a copy of the source's tensor into this one; the handle and what is to be done after it."""
+        staged = Staged(tensor)
+        found = copyable(staged.host)
+        if found is not None:
+            return self._copy(*found, source, members, what), staged.bring_back
+        rows = Rows(staged.host, 1)
+        rows.fill(0, staged.host)
+        return self._copy(rows.array(), None, source, members, what), lambda: _put(tensor, rows.row(0))
+
+    def broadcast(self, tensors, opts):
+        root = self._ranks[opts.rootRank]
+        pairs = [self._copy_tensor(t, root, self._members, f"broadcast from {root}") for t in tensors]
+        return Work([h for h, _ in pairs], lambda: [then() for _, then in pairs], tensors)
+
+    def allgather(self, outputs, inputs, opts=None):
+        handles, after = [], []
+        for tensors, tensor in zip(outputs, inputs):
+            staged = Staged(tensor)
+            rows = Rows(staged.host, self.size())
+            rows.fill(self._place(self._me), staged.host)
+            handles.append(self._gather(rows.array()))
+            after.append(lambda rows=rows, tensors=tensors: self._spread(rows, tensors))
+        return Work(handles, lambda: [then() for then in after], [t for tensors in outputs for t in tensors])
+
+    def _spread(self, rows, tensors):
+        for rank, tensor in enumerate(tensors):
+            _put(tensor, rows.row(self._place(rank)))
+
+    def all_gather_single(self, output, tensor, opts=None):
+        return self.allgather([list(output.view(self.size(), *_row_shape(output, tensor)))], [tensor], opts)
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        # Lists by rank of lists by tensor, or the other way round: what counts is that output i belongs to input i.
+        return self.allgather(outputs, inputs, opts)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        return _together([self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+
+    # ---- from one to one --------------------------------------------------------------------------------------------
+
+    def _between(self, tensor, source, target, tag):
+        """A copy from one member to another; both call it."""
+        if source == target:
+            raise ValueError(f"rank {source} cannot send to itself")
+        pair = sorted((self._ranks[source], self._ranks[target]))
+        what = f"{self._ranks[source]} to {self._ranks[target]}, tag {tag},"
+        return self._copy_tensor(tensor, self._ranks[source], pair, what)
+
+    def send(self, tensors, target, tag=0):
+        pairs = [self._between(t, self._me, target, tag) for t in tensors]
+        return Work([h for h, _ in pairs], None, tensors)
+
+    def recv(self, tensors, source, tag=0):
+        pairs = [self._between(t, source, self._me, tag) for t in tensors]
+        return Work([h for h, _ in pairs], lambda: [then() for _, then in pairs], tensors)
+
+    def recv_anysource(self, tensors, tag=0):
+        raise NotImplementedError("backend \"shoal\" needs to know whom to receive from; give src to recv()")
+
+    def _exchange(self, gives, takes, tag):
+        """To and from many: ``gives`` and ``takes`` are tensors by rank; the own one is copied in place."""
+        pairs = []
+        for rank in range(self.size()):
+            if rank == self._me:
+                if rank in gives and rank in takes:
+                    _put(takes[rank], gives[rank])
+                continue
+            # In one order on both sides of each pair, whatever the order of ranks: each has a name of its own.
+            if rank in gives:
+                pairs.append((self._between(gives[rank], self._me, rank, tag)[0], None))
+            if rank in takes:
+                pairs.append(self._between(takes[rank], rank, self._me, tag))
+        result = [takes[rank] for rank in sorted(takes)]
+        return Work([h for h, _ in pairs], lambda: [then() for _, then in pairs if then is not None], result)
+
+    def gather(self, outputs, inputs, opts):
+        if self._me == opts.rootRank:
+            gives, takes = {self._me: inputs[0]}, dict(enumerate(outputs[0]))
+        else:
+            gives, takes = {opts.rootRank: inputs[0]}, {}
+        return self._exchange(gives, takes, "gather")
+
+    def scatter(self, outputs, inputs, opts):
+        if self._me == opts.rootRank:
+            gives, takes = dict(enumerate(inputs[0])), {self._me: outputs[0]}
+        else:
+            gives, takes = {}, {opts.rootRank: outputs[0]}
+        return self._exchange(gives, takes, "scatter")
+
+    def alltoall(self, outputs, inputs, opts=None):
+        return self._exchange(dict(enumerate(inputs)), dict(enumerate(outputs)), "alltoall")
+
+    def all_to_all_single(self, output, tensor, output_sizes=None, input_sizes=None, opts=None):
+        outputs, inputs = _pieces(output, output_sizes, self.size()), _pieces(tensor, input_sizes, self.size())
+        return self._exchange(dict(enumerate(inputs)), dict(enumerate(outputs)), "alltoall")
+
+    def barrier(self, opts=None):
+        array = np.zeros(1, dtype=np.float32)
+        what = "barrier"
+        handle = self._start(what, lambda name: _api.push_pull_async(array, "sum", name, members=self._members))
+        return Work([handle])
+
+    # Names of the same in other versions of torch.
+    _allgather_base = all_gather_single
+    _reduce_scatter_base = reduce_scatter_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    # ---- the rest ---------------------------------------------------------------------------------------------------
+
+    def getBackendName(self):  # noqa: N802 - torch's name
+        return NAME
+
+    def name(self):
+        return NAME
+
+    def shutdown(self):
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+    def abort(self):
+        if self._leave is not None and _api.is_initialized():
+            self._leave = None
+            _api.abort("its process group was aborted")
+
+
+def _base(dtype):
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
+
+
+def _put(tensor, values):
+    """Values of a host tensor into a tensor of as many elements, wherever it lies."""
+    target = tensor.detach()
+    if target.is_complex() and not values.is_complex():
+        target = torch.view_as_real(target)
+    target.copy_(values.reshape(target.shape))
+
+
+def _stacked(tensors):
+    return torch.cat([t.detach().reshape(-1) for t in tensors])
+
+
+def _row_shape(output, tensor):
+    if output.numel() % max(1, tensor.numel()) == 0 and tensor.dim() > 0:
+        return tensor.shape
+    return (-1,)
+
+
+def _pieces(tensor, sizes, count):
+    return list(tensor.split(sizes)) if sizes else list(tensor.chunk(count))
+
+
+def _together(works, result):
+    def finish():
+        for work in works:
+            work.wait()
+
+    return Work([], finish, result)
+
+
+def _create(options, backend_options=None):
+    """What torch calls for every new group."""
+    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    leave = None
+    if not _api.is_initialized():
+        if "SHOAL_MASTER_ADDRESS" not in os.environ:
+            raise errors.SettingError(
+                'init_process_group("shoal") needs a run of shoal: start the script with `shoal run` '
+                "(or set SHOAL_MASTER_ADDRESS to where ps_master listens)"
+            )
+        _api.init()
+        # Whoever connected hangs up.
+        leave = _api.shutdown
+    if ranks[options.group_rank] != _api.rank():
+        raise errors.UsageError(
+            f"torch calls this rank {ranks[options.group_rank]}, shoal calls it {_api.rank()}; "
+            "RANK and SHOAL_CLIENT_ID must agree, as `shoal run` sets them"
+        )
+    if len(ranks) > _api.size():
+        raise errors.UsageError(f"a group of {len(ranks)} ranks, but the run has {_api.size()} workers")
+    title = f"torch {options.group_id}"
+    return ProcessGroup(options.group_rank, ranks, title, leave)
+
+
+def register():
+    """Makes torch know the backend; more than once does no harm."""
+    if NAME.upper() not in getattr(dist.Backend, "_plugins", {}):
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+if dist.is_available():
+    register()

@@ -1,0 +1,86 @@
+"""Read by test_tensorflow.py: small trainings with Keras and with a tape, alone or as a worker of two."""
+
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+import shoal
+import shoal.tensorflow as st
+
+tf.config.threading.set_inter_op_parallelism_threads(1)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+alone = "SHOAL_CLIENT_ID" not in os.environ
+shoal.init(distributed=not alone)
+rank = shoal.rank()
+STEPS, ROWS, WIDTH = 10, 16, 12
+random = np.random.default_rng(1)
+inputs = random.standard_normal((STEPS, 2, ROWS, WIDTH)).astype("f4")
+labels = random.integers(0, 10, (STEPS, 2, ROWS))
+part = slice(None) if alone else slice(rank, rank + 1)
+inputs, labels = inputs[:, part].reshape(-1, WIDTH), labels[:, part].reshape(-1)
+batch = len(inputs) // STEPS
+loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def tell(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+def model(seed):
+    keras.utils.set_random_seed(seed + 100 * rank)
+    layers = [keras.layers.Dense(*size) for size in ((24, "relu"), (16, "tanh"), (10,))]
+    return keras.Sequential([keras.Input((WIDTH,)), *layers])
+
+
+def weights(net):
+    return [value.ravel().tolist() for value in net.get_weights()]
+
+
+def fitted(optimizer, use_sfb, **how):
+    net = model(1)
+    optimizer = st.DistributedOptimizer(optimizer, use_sfb=use_sfb)
+    net.compile(optimizer=optimizer, loss=loss_of, jit_compile=False, **how)
+    callbacks = [st.BroadcastCallback(), st.MetricAverageCallback()]
+    history = net.fit(inputs, labels, batch_size=batch, shuffle=False, epochs=1, verbose=0, callbacks=callbacks)
+    return {"weights": weights(net), "loss": history.history["loss"][-1], "steps": int(optimizer.iterations)}
+
+
+def taped(function, use_sfb, name):
+    net, optimizer = model(1), keras.optimizers.SGD(0.5)
+    st.broadcast_variables(net.weights)
+    optimizer.build(net.trainable_variables)
+
+    def step(x, y):
+        with st.DistributedGradientTape(tf.GradientTape(), use_sfb=use_sfb, name=name) as tape:
+            loss = loss_of(y, net(x))
+        optimizer.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables))
+
+    # Without a signature a batch of another size traces the function once more.
+    step = tf.function(step) if function else step
+    for number in range(STEPS):
+        rows = slice(number * batch, (number + 1) * batch)
+        step(tf.constant(inputs[rows]), tf.constant(labels[rows]))
+    return {"weights": weights(net), "steps": STEPS}
+
+
+tell(sgd=fitted(keras.optimizers.SGD(0.5), False), sgd_sfb=fitted(keras.optimizers.SGD(0.5), True))
+tell(adam=fitted(keras.optimizers.Adam(0.01), "auto"))
+tell(eager=fitted(keras.optimizers.Adam(0.01), True, run_eagerly=True))
+tell(tape=taped(False, True, "eager"), function=taped(True, True, "function"), dense=taped(True, False, "dense"))
+
+# The optimizer is still what it was: its name, its saved form, and it is wrapped only once.
+optimizer = st.DistributedOptimizer(keras.optimizers.Adam(0.01))
+assert st.DistributedOptimizer(optimizer) is optimizer and isinstance(optimizer, keras.optimizers.Adam)
+tell(saved=keras.optimizers.serialize(optimizer), plain=keras.optimizers.serialize(keras.optimizers.Adam(0.01)))
+tell(shard=[int(x) for x in st.shard(tf.data.Dataset.range(7))])
+
+# Sparse gradients travel dense; those of an embedding in fit.
+net = keras.Sequential([keras.layers.Embedding(5, 8), keras.layers.Flatten(), keras.layers.Dense(1)])
+net.compile(optimizer=st.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+net.fit(np.array([[rank], [4]]), np.ones((2, 1)), epochs=2, verbose=0, callbacks=[st.BroadcastCallback()])
+tell(embedding=weights(net))
+tell(keys={name: row["count"] for name, row in shoal.stats()["keys"].items()})
+shoal.shutdown()

@@ -1,0 +1,121 @@
+"""Keras and gradient tapes of TensorFlow 2, with real workers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+HERE = Path(__file__).resolve().parent
+TRAINING = (HERE / "keras_training.py").read_text()
+EXAMPLE = HERE.parents[1] / "examples" / "keras" / "train.py"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def alone(*arguments, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_")}
+    argv = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, env={**clean, **env}, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return {k: v for line in done.stdout.splitlines() if line.startswith("{") for k, v in json.loads(line).items()}
+
+
+def run(gang, scripts, **settings):
+    workers = gang.start(scripts, **settings)
+    for worker in workers:
+        assert worker.end(240) == 0, f"{worker.name}: {worker.err.read_text()}"
+    return [{k: v for line in worker.told() for k, v in line.items()} for worker in workers]
+
+
+def test_two_workers_equal_one_process_on_the_joined_batch(gang):
+    """fit and a tape, eager and in functions, SGD and Adam, dense and by factors; on one thread (GRAD-5)."""
+    reference = alone("-c", TRAINING)
+    zero, one = run(gang, [TRAINING] * 2, shared_memory=0)
+    for name in ("sgd", "sgd_sfb", "adam", "eager", "tape", "function", "dense"):
+        assert zero[name]["weights"] == one[name]["weights"], f"{name}: GRAD-3"
+        assert zero[name]["steps"] == 10
+        for ours, theirs in zip(zero[name]["weights"], reference[name]["weights"]):
+            np.testing.assert_allclose(ours, theirs, rtol=5e-4, atol=5e-5, err_msg=name)
+        if "loss" in zero[name]:
+            assert zero[name]["loss"] == one[name]["loss"] == pytest.approx(reference[name]["loss"], rel=1e-4)
+    factors = {key: count for key, count in zero["keys"].items() if " x16" in key}
+    assert sorted(factors.values()) == [9] * 6, f"three layers by factors, in fit and in the function: {zero['keys']}"
+    assert (zero["shard"], one["shard"], reference["shard"]) == ([0, 2, 4], [1, 3, 5], list(range(7)))
+    assert zero["embedding"] == one["embedding"]
+    # Named after their number in the process; otherwise the same, so what is saved loads without Shoal.
+    names = [saved["config"].pop("name") for saved in (zero["saved"], zero["plain"])]
+    assert zero["saved"] == zero["plain"] and all(name.startswith("adam") for name in names)
+
+
+def test_the_example_alone_and_as_two_workers(gang):
+    reference = alone(EXAMPLE)
+    zero, one = run(gang, [f"import runpy; runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"] * 2)
+    assert zero["weights"] == one["weights"] and zero["loss"] == one["loss"]
+    assert zero["accuracy"] > 0.9 and reference["accuracy"] > 0.9
+
+
+DIES = """
+import tensorflow as tf
+from tensorflow import keras
+import shoal.tensorflow as st
+shoal.init()
+net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+net.compile(optimizer=st.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
+class Tell(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 5:
+            tell(trains=True)
+data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3]))).repeat()
+try:
+    net.fit(data, steps_per_epoch=10**6, verbose=0, callbacks=[st.BroadcastCallback(), Tell()])
+except Exception as error:
+    tell(error=type(error).__name__, text=str(error))
+    raise
+"""
+
+
+def test_a_worker_that_dies_is_named(gang):
+    zero, one = gang.start([DIES] * 2)
+    for worker in (zero, one):
+        worker.until(lambda line: line.get("trains"), 240)
+    one.kill()
+    assert zero.end() == 1
+    assert "worker 1" in zero.told()[-1]["text"], zero.told()  # GRAD-5
+
+
+def test_missing_or_old_tensorflow_is_said_clearly(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("__version__ = '2.11.1'")
+    script = """
+import json, sys
+def said(call):
+    try:
+        call()
+    except ImportError as error:
+        return str(error)
+def load():
+    import shoal.tensorflow
+old = said(load)
+sys.path.remove(sys.argv[1])
+for name in [name for name in sys.modules if name.startswith(("tensorflow", "shoal.tensorflow"))]:
+    del sys.modules[name]
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow":
+            raise ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow")
+sys.meta_path.insert(0, Nowhere())
+print(json.dumps({"old": old, "missing": said(load)}))
+"""
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    told = alone("-c", script, tmp_path, PYTHONPATH=os.pathsep.join(path for path in paths if path))
+    assert "needs TensorFlow 2.12 or newer, and this environment has 2.11.1" in told["old"]
+    assert "not installed" in told["missing"] and "pip install" in told["missing"]

@@ -1,0 +1,144 @@
+"""Bad days with PyTorch: who fails is named to the others by step(), who is done leaves quietly (GRAD-5, GANG-2)."""
+
+import importlib.util
+import time
+
+import pytest
+
+pytest.importorskip("shoal._shoal", reason="the package is not installed: `cargo xtask test --only python` does it")
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("PyTorch is not installed: `pip install torch`", allow_module_level=True)
+
+MODEL = """
+import torch, shoal.torch
+import torch.nn.functional as F
+from torch import nn
+torch.set_num_threads(1)
+
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, act):
+        ctx.act = act
+        return x.clone()
+    @staticmethod
+    def backward(ctx, dy):
+        ctx.act()
+        return dy, None
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 16), nn.LayerNorm(16))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+TRAIN = """
+where = "start"
+try:
+    shoal.torch.distribute(model, optimizer, use_sfb=True)  # so some gradients are factors, and some are whole
+    for step in range(10_000):
+        where = "forward"
+        x = torch.randn(8, 16)
+        optimizer.zero_grad()
+        hidden = Once.apply(model[1](model[0](x)), lambda: act(step))
+        loss = (model[3](model[2](hidden)) - 1).square().mean()
+        where = "backward"
+        loss.backward()
+        where = "step"
+        optimizer.step()
+        tell(step=step)
+except shoal.ShoalError as error:
+    tell(kind=type(error).__name__, rank=getattr(error, "rank", None), where=where, text=str(error))
+    sys.exit(7)
+"""
+
+
+def script(act="pass"):
+    return MODEL + f"def act(step):\n    {act}\n" + TRAIN
+
+
+def caught(worker):
+    assert worker.end() == 7, worker.err.read_text()
+    return worker.told()[-1]
+
+
+def test_a_worker_that_dies_in_backward_is_named_out_of_step(gang):
+    dies = script("step == 4 and os.kill(os.getpid(), signal.SIGKILL)")
+    workers = gang.start([script(), dies, script()], shared_memory=0)
+    assert workers[1].end() == -9
+    for worker in (workers[0], workers[2]):
+        error = caught(worker)
+        assert (error["kind"], error["rank"], error["where"]) == ("DeadRankError", 1, "step"), error
+
+
+def test_an_exception_in_backward_that_nobody_catches_reaches_all(gang):
+    raises = script("step == 4 and (_ for _ in ()).throw(ValueError('no luck today'))")
+    workers = gang.start([script(), raises])
+    assert workers[1].end() == 1 and "no luck today" in workers[1].err.read_text()
+    error = caught(workers[0])
+    assert (error["kind"], error["rank"], error["where"]) == ("AbortedError", 1, "step"), error
+    assert "no luck today" in error["text"]
+
+
+def test_ctrl_c_while_step_waits(gang):
+    slow = script("step == 3 and (tell(sleeping=True), time.sleep(4))")
+    workers = gang.start([script(), slow])
+    workers[1].until(lambda line: "sleeping" in line)
+    time.sleep(0.5)
+    since = time.monotonic()
+    workers[0].interrupt()
+    workers[0].end()
+    assert "KeyboardInterrupt" in workers[0].err.read_text()
+    assert time.monotonic() - since < 3, "it was not the signal that ended the wait"
+    error = caught(workers[1])
+    assert (error["kind"], error["rank"]) == ("AbortedError", 0), error
+
+
+def test_a_shape_that_differs_is_named(gang):
+    other = script().replace("nn.Linear(32, 16)", "nn.Linear(32, 20)")
+    for worker in gang.start([script(), other]):
+        error = caught(worker)
+        assert error["kind"] == "MismatchError" and "torch0.2." in error["text"], error
+
+
+FINISHES = """
+import torch, shoal.torch
+from torch import nn
+torch.set_num_threads(1)
+shoal.init()
+
+def make(seed):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 16))
+
+reference = make(0)
+single = torch.optim.SGD(reference.parameters(), lr=0.1)
+models = [make(shoal.rank()) for _ in range(2)]
+optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+for model, optimizer, use_sfb in zip(models, optimizers, (False, True)):
+    shoal.torch.distribute(model, optimizer, use_sfb=use_sfb)
+batches = [3, 6, 6]
+for step in range(batches[shoal.rank()]):
+    present = [r for r in range(3) if step < batches[r]]
+    sizes = {r: 4 + r + step % 2 for r in present}
+    data = {r: torch.randn(sizes[r], 16, generator=torch.Generator().manual_seed(10 * step + r)) for r in present}
+    single.zero_grad()
+    reference(torch.cat(list(data.values()))).square().mean().backward()
+    single.step()
+    shoal.torch.set_weight(sizes[shoal.rank()])
+    for model, optimizer in zip(models, optimizers):
+        optimizer.zero_grad()
+        model(data[shoal.rank()]).square().mean().backward()
+        optimizer.step()
+shoal.finish()
+for name, model in zip(("whole", "factors"), models):
+    away = max((a - b).abs().max().item() for a, b in zip(model.parameters(), reference.parameters()))
+    tell(**{name: away, f"{name} sum": float(sum(p.detach().double().sum() for p in model.parameters()))})
+"""
+
+
+@pytest.mark.parametrize("shared_memory", [0, 1])
+def test_a_worker_out_of_batches_finishes_and_the_others_go_on(gang, shared_memory):
+    """Sample-weighted over those who are still there, as one process with their joined batches."""
+    told = gang.run(3, FINISHES, shared_memory=shared_memory)
+    for name in ("whole", "factors"):
+        assert all(t[name] < 2e-5 for t in told), told
+        assert told[1][f"{name} sum"] == told[2][f"{name} sum"]

@@ -1,0 +1,90 @@
+"""The timeline is a file that Chrome and Perfetto read: JSON, a track per key, events in order and well nested."""
+
+import json
+
+import pytest
+
+pytest.importorskip("shoal._shoal", reason="the package is not installed: `cargo xtask test --only python` does it")
+
+TRAINS = """
+shoal.init()
+me = shoal.rank()
+shoal.push_pull(np.ones(5, dtype=np.float32), name="before")
+
+@shoal.trace.span("step")
+def step(number):
+    with shoal.trace.span("forward", number=number):
+        time.sleep(0.002)
+    a, b = np.ones(5, dtype=np.float32), np.ones(400_000, dtype=np.float32)
+    late = np.ones(7, dtype=np.float32)
+    handles = [shoal.push_pull_async(a, name="small"), shoal.push_pull_async(b, name="large")]
+    if me == 1:
+        time.sleep(0.1)
+    handles.append(shoal.push_pull_async(late, name="late"))
+    rows = np.zeros((shoal.size(), 3), dtype=np.float32)
+    handles.append(shoal.all_gather_async(rows, "rows"))
+    for handle in handles:
+        handle.wait()
+
+with shoal.trace("trace.json"):
+    for number in range(3):
+        step(number)
+step(9)
+tell(on=shoal.trace.is_on)
+"""
+
+
+def check(path, rank):
+    """The events of a file, by track, after everything a viewer relies on has been looked at."""
+    events = json.loads(path.read_text())["traceEvents"]
+    names, tracks = {}, {}
+    for event in events:
+        assert event["pid"] == rank and isinstance(event["tid"], int)
+        if event["ph"] == "M":
+            if event["name"] == "thread_name":
+                names[event["tid"]] = event["args"]["name"]
+            continue
+        assert event["ph"] == "X" and event["ts"] > 0 and event["dur"] >= 0 and event["name"], event
+        tracks.setdefault(event["tid"], []).append(event)
+    for track in tracks.values():
+        assert [e["ts"] for e in track] == sorted(e["ts"] for e in track), "not in order of time"
+        open_until = []
+        for event in track:
+            begin, end = round(event["ts"] * 1000), round(event["ts"] * 1000) + round(event["dur"] * 1000)
+            while open_until and open_until[-1] <= begin:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1], f"{event} sticks out of what it is in"
+            open_until.append(end)
+    return {names[tid]: track for tid, track in tracks.items()}
+
+
+WAYS = pytest.mark.parametrize("way", [{"shared_memory": 0}, {"shared_memory": 1}, {"servers": 1, "shared_memory": 1}])
+
+
+@WAYS
+def test_a_track_per_key_with_its_phases_and_spans(gang, way):
+    assert [told["on"] for told in gang.run(2, TRAINS, **way)] == [False, False]
+    for rank in (0, 1):
+        tracks = check(gang.folder / f"trace.rank{rank}.json", rank)
+        assert "before" not in tracks
+        for key in ("small", "large", "late", "rows (all_gather)"):
+            steps = [e for e in tracks[key] if e["name"] == key]
+            assert [e["args"]["step"] for e in steps] == [0, 1, 2], (key, steps)
+        spans = tracks["thread MainThread"]
+        assert [e["name"] for e in spans] == ["step", "forward"] * 3
+        assert [e["args"]["number"] for e in spans if e["name"] == "forward"] == [0, 1, 2]
+    # Rank 1 comes 0.1 s late every time; rank 0's timeline says so.
+    tracks = check(gang.folder / "trace.rank0.json", 0)
+    late = [e for e in tracks["late"] if e["name"] == "late"]
+    assert all(e["args"].get("waited for rank") == 1 for e in late), late
+
+
+def test_the_environment_switches_it_on_and_the_end_of_the_script_writes_it(gang):
+    script = """
+    shoal.init()
+    shoal.push_pull(np.ones(5, dtype=np.float32), name="w")
+    """
+    gang.run(2, script, trace=gang.folder / "t.json")
+    for rank in (0, 1):
+        track = check(gang.folder / f"t.rank{rank}.json", rank)["w"]
+        assert [e["args"]["step"] for e in track if e["name"] == "w"] == [0]
