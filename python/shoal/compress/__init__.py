@@ -21,11 +21,19 @@ def make(scheme, name, shape, priority=0, error_feedback=True):
     It has ``start(array, weight)``, ``wait()``, ``bytes_sent`` (of one step, by a worker with a shard of its own),
     ``error_norm`` (how much waits to be sent) and ``scheme`` (``"dense"`` where compression has nothing to offer).
     """
+    kind, argument = check(scheme)
+    if kind == "powersgd":
+        return PowerSgd(name, shape, priority, error_feedback, int(argument))
+    return (Bf16 if kind == "bf16" else Int8)(name, shape, priority, error_feedback)
+
+
+def check(scheme):
+    """Its name and what stands behind the colon; an error where there is no such scheme."""
     kind, _, argument = str(scheme).partition(":")
     if kind == "powersgd":
         if not argument.isdigit() or int(argument) < 1:
             raise ValueError(f"scheme is {scheme!r}; expected a rank from 1, such as 'powersgd:4'")
-        return PowerSgd(name, shape, priority, error_feedback, int(argument))
+        return kind, argument
     if kind in ("bf16", "int8") and not argument:
-        return (Bf16 if kind == "bf16" else Int8)(name, shape, priority, error_feedback)
+        return kind, argument
     raise ValueError(f"scheme is {scheme!r}; expected 'bf16', 'int8' or 'powersgd:RANK'")

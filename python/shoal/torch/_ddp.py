@@ -24,6 +24,7 @@ class DistributedDataParallel(torch.nn.Module):
         broadcast_buffers=True,
         *ignored,
         use_sfb="auto",
+        compress=None,
         **also_ignored,
     ):
         super().__init__()
@@ -33,7 +34,7 @@ class DistributedDataParallel(torch.nn.Module):
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError(f"device_ids is {device_ids!r}; a worker drives one device, so start one for each")
         self.module = module
-        self._hold(_distribute.synchronise(module, None, use_sfb, broadcast_buffers))
+        self._hold(_distribute.synchronise(module, None, use_sfb, broadcast_buffers, compress))
 
     def _hold(self, reducer):
         # Not an attribute that copies and pickles would carry along.

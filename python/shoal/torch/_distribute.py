@@ -6,6 +6,7 @@ import contextlib
 import torch
 
 from .. import _api
+from ..compress import check as check_scheme
 from ..errors import UsageError
 from . import _linear
 from ._pair import Pair
@@ -18,24 +19,27 @@ from ._steps import parameters_changed_hands, watch
 _models = 0
 
 
-def distribute(model, optimizer=None, use_sfb="auto", average_running_statistics=True):
+def distribute(model, optimizer=None, use_sfb="auto", average_running_statistics=True, compress=None):
     """Synchronises the gradients of ``model`` over all workers; returns model and optimizer, the same objects.
 
     ``optimizer`` may be one, a list of them, or None. ``use_sfb`` says whether linear layers may send factors instead
-    of gradients: "auto" where that is less work, True wherever they can, False never. Parameters and buffers are
+    of gradients: "auto" where that is less work, True wherever they can, False never. ``compress`` ("bf16", "int8",
+    "powersgd:4") sends what does not go as factors in a lossy form, with error feedback. Parameters and buffers are
     overwritten with those of ``shoal.root()``. ``shoal.init()`` is called if it has not been. All workers make the
     same call.
     """
-    synchronise(model, optimizer, use_sfb, average_running_statistics)
+    synchronise(model, optimizer, use_sfb, average_running_statistics, compress)
     return model, optimizer
 
 
-def synchronise(model, optimizer, use_sfb, average_running_statistics):
+def synchronise(model, optimizer, use_sfb, average_running_statistics, compress=None):
     """The reducer of the model; None where there is only one worker, and nothing to do."""
     if use_sfb not in ("auto", True, False):
         raise ValueError(f"use_sfb is {use_sfb!r}; expected 'auto', True or False")
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"expected a torch.nn.Module, got {type(model).__name__}")
+    if compress is not None:
+        check_scheme(compress)
     ensure_started()
     named = _parameters(model, optimizer)
     global _models
@@ -44,7 +48,7 @@ def synchronise(model, optimizer, use_sfb, average_running_statistics):
     if _api.size() == 1:
         return None
     running = running_statistics(model) if average_running_statistics else ()
-    reducer = Reducer(named, prefix, use_sfb, running)
+    reducer = Reducer(named, prefix, use_sfb, running, compress)
     _pair_up(model, reducer)
     parameters_changed_hands()
     watch()

@@ -33,8 +33,8 @@ _backward_now = torch._C._current_graph_task_id
 class Reducer:
     """The gradients of one model. ``named`` are its parameters with their names, in the same order on every worker."""
 
-    def __init__(self, named, prefix, use_sfb="auto", running=()):
-        self.prefix, self.use_sfb = prefix, use_sfb
+    def __init__(self, named, prefix, use_sfb="auto", running=(), compress=None):
+        self.prefix, self.use_sfb, self.compress = prefix, use_sfb, compress
         self.slots = [Slot(self, parameter, name, index) for index, (name, parameter) in enumerate(named)]
         self.pairs = []
         self.round, self.quiet, self.failure = 0, 0, None

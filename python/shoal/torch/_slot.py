@@ -7,6 +7,7 @@ import torch
 from .. import _api
 from ._parameter import raw_grad, set_raw_grad
 from ._weight import weight
+from ._lossy import Lossy
 from ._wire import Wire
 
 log = logging.getLogger("shoal")
@@ -42,6 +43,7 @@ class Slot:
         self.nothing_added = False  # whether the backward that runs had no gradient for it, but factors
         self.unsynced = False  # whether the gradient holds something the others have not seen
         self._wire, self._handle, self._zeros = Wire(), None, None
+        self._lossy = None if reducer.compress is None else Lossy(reducer.compress, self.key, self.priority)
         self._form, self._told_sparse = self._shape(parameter), False
 
     @staticmethod
@@ -85,6 +87,9 @@ class Slot:
         else:
             grad = self._own(grad)
         array = self._wire.array(grad)
+        if self._lossy is not None and self._lossy.takes(array):
+            self._handle = self._lossy.start(array, weight())
+            return
         self._handle = _api.push_pull_async(array, name=self._key(), weight=weight(), priority=self.priority)
 
     def _own(self, grad):
