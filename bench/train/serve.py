@@ -19,8 +19,8 @@ import sys
 import time
 import traceback
 
-#: Steps whose losses are told.
-CURVE = 8
+#: Steps whose losses are told; of the network that sleeps, only enough to warm up.
+CURVE = {"vgg19": 2}
 
 
 def cpu_seconds():
@@ -68,7 +68,7 @@ class Worker:
             gc.collect()
             self.case = case
             trainer.make(case)
-            losses = [float(trainer.step()) for _ in range(CURVE)]
+            losses = [float(trainer.step()) for _ in range(CURVE.get(case, 8))]
             tell_losses(case, trainer.rank, losses)
         trainer.barrier()
         sent, cpu, start = bytes_sent(), cpu_seconds(), time.perf_counter()
@@ -92,7 +92,7 @@ def serve(make_trainer):
         trainer = make_trainer()
         for case in sys.argv[1:]:
             trainer.make(case)
-            tell_losses(case, trainer.rank, [float(trainer.step()) for _ in range(CURVE)])
+            tell_losses(case, trainer.rank, [float(trainer.step()) for _ in range(CURVE.get(case, 8))])
         return
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     bench = socket.socket(socket.AF_UNIX)

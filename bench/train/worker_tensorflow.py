@@ -114,7 +114,7 @@ class MultiWorker(Trainer):
     def __init__(self):
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=tf.distribute.experimental.CommunicationImplementation.RING)
-        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(options)
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
         self.one = tf.function(lambda: self.strategy.run(lambda: tf.distribute.get_replica_context().all_reduce(
             tf.distribute.ReduceOp.SUM, tf.constant(1.0))))
 

@@ -1,9 +1,11 @@
 """The functions of the package: one engine per process, and what happens when the process ends."""
 
 import atexit
+import logging
 import os
 import sys
 import threading
+import weakref
 
 import numpy as np
 
@@ -15,6 +17,14 @@ _pid = None
 _crashed = None
 _lock = threading.Lock()
 _auto = set()
+_settlers = []
+_finished = _together = False
+
+#: Settings that say which run this is; without any of them there is none to join.
+_OF_A_RUN = ("master_address", "client_id", "num_workers", "distributed", "token")
+_THE_END = "the end of the script (a worker that is done before the others calls shoal.finish())"
+
+log = logging.getLogger("shoal")
 #: How often somebody has come in by ``admit()``. Front ends look here before every step; ``members()`` asks the engine.
 _admissions = 0
 
@@ -81,16 +91,45 @@ def init(
 ):
     """Join the run. Keyword arguments win over ``SHOAL_*`` in the environment; returns when all nodes are there."""
     settings = {name: value for name, value in locals().items() if value is not None}
-    global _engine, _pid
+    global _engine, _pid, _finished, _together
     if _engine is not None and _pid == os.getpid():
         raise UsageError("shoal.init() was called before; call shoal.shutdown() first")
+    if not any(name in settings or os.environ.get(f"SHOAL_{name.upper()}") for name in _OF_A_RUN):
+        log.warning("no run to join (no SHOAL_MASTER_ADDRESS): working alone; `shoal run -n 4 -- ...` starts four workers")
+        settings["distributed"] = False
     _engine = Engine(**settings)
-    _pid = os.getpid()
+    _pid, _finished, _together = os.getpid(), False, False
     _watch_the_end()
     if path := os.environ.get("SHOAL_TRACE"):
         from .trace import trace
 
         trace.start(path)
+
+
+def end_together():
+    """For front ends: from now on a script that ends before the others' do, without ``finish()``, is an error, not the end of its part.
+
+    Otherwise the others would go on by themselves, and the models would part without a word.
+    """
+    global _together
+    _together = True
+
+
+def before_leaving(settle):
+    """For front ends: calls this method, while its object lives, before this worker leaves."""
+    _settlers.append(weakref.WeakMethod(settle))
+
+
+def _settle():
+    """What is under way comes to its end: all workers have it under way."""
+    for settle in [reference() for reference in _settlers]:
+        if settle is not None:
+            settle()
+
+
+def _meet_at_the_end(engine):
+    if _together and not _finished and engine.size > 1:
+        engine.push_pull_wait(np.zeros(1, dtype=np.float32), _THE_END, "sum", 1.0, 0)
 
 
 def is_initialized():
@@ -302,7 +341,11 @@ def joined_late():
 
 def finish():
     """This worker is done; the others go on without it. ``shutdown`` must still follow."""
+    global _finished
+    _current()
+    _settle()
     _current().finish()
+    _finished = True
 
 
 def stats():
@@ -322,6 +365,9 @@ def shutdown():
     global _engine
     if _engine is None:
         return
+    if _pid == os.getpid():
+        _settle()
+        _meet_at_the_end(_engine)
     _write_trace()
     engine, _engine = _engine, None
     engine.shutdown()
@@ -365,16 +411,18 @@ def _watch_the_end():
 
     def at_exit():
         global _engine
-        if _engine is not None:
-            _write_trace()
-        engine, _engine = _engine, None
-        if engine is None or _pid != os.getpid():
+        if _engine is None or _pid != os.getpid():
             # A forked child leaves its parent's connections alone.
             return
-        if _crashed is not None:
-            engine.abort(f"its script ended with {_crashed}")
-            return
         try:
+            if _crashed is None:
+                _settle()
+                _meet_at_the_end(_engine)
+            _write_trace()
+            engine, _engine = _engine, None
+            if _crashed is not None:
+                engine.abort(f"its script ended with {_crashed}")
+                return
             engine.shutdown()
         except ShoalError as error:
             # Too late to raise: say it in a line and fail, as an exception in the script would have.

@@ -236,3 +236,16 @@ except shoal.SettingError as error:
         port = listener.getsockname()[1]
     for told in gang.run(2, f"PORT = '{port}'\n" + script):
         assert "shoal run" in told["text"]
+
+
+def test_torch_knows_the_backend_without_an_import():
+    """Through its entry point: a script changes one word."""
+    import importlib.metadata
+    import subprocess
+    import sys
+
+    if "shoal" not in {entry.name for entry in importlib.metadata.entry_points(group="torch.backends")}:
+        pytest.skip("the wheel is not installed: `cargo xtask test --only python` does it")
+    ask = "import torch.distributed as dist, sys; print(dist.Backend('shoal'), 'shoal.torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=120, cwd="/")
+    assert done.stdout.split() == ["shoal", "False"], done

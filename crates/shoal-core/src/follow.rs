@@ -7,6 +7,8 @@ use crate::outcome::Ending;
 use crate::rank::Rank;
 use std::collections::BTreeMap;
 
+/// How long after the master or a server a worker may fail and be the cause.
+pub(crate) const CULPRIT_MS: u64 = 1_500;
 /// Beyond the grace, for words to travel and processes to be swept up.
 const SLACK_MS: u64 = 3_000;
 /// How long ranks may take to be killed before they are given up.
@@ -69,13 +71,15 @@ pub struct Follow {
     phase: Phase,
     interrupts: u32,
     interrupted_ms: Option<u64>,
+    /// When the master or a server failed, which they do because of a worker: that one's own end says more, and is awaited for a moment.
+    helper_failed_ms: Option<u64>,
 }
 
 impl Follow {
     pub fn new(ranks: impl IntoIterator<Item = (Rank, String)>, grace_ms: u64) -> Follow {
         let member = |(rank, host)| (rank, Member { rank, host, started_ms: None, ended: None });
         let members = ranks.into_iter().map(member).collect();
-        Follow { members, grace_ms, phase: Phase::Running, interrupts: 0, interrupted_ms: None }
+        Follow { members, grace_ms, phase: Phase::Running, interrupts: 0, interrupted_ms: None, helper_failed_ms: None }
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {
@@ -110,7 +114,10 @@ impl Follow {
                 if let Some(member) = self.members.get_mut(&rank).filter(|m| m.ended.is_none()) {
                     // The work is done and all are told to go: a server that hears of it from the master first has not failed.
                     let ending = if expected { Ending::Stopped } else { ending };
-                    failed = ending.is_failure();
+                    failed = ending.is_failure() && matches!(rank, Rank::Worker(_));
+                    if ending.is_failure() && !failed {
+                        self.helper_failed_ms.get_or_insert(now_ms);
+                    }
                     member.ended = Some((ending, now_ms, ran_ms));
                 }
             }
@@ -145,13 +152,17 @@ impl Follow {
         workers.all(|m| m.ended.is_some())
     }
 
+    fn helper_is_to_blame(&self, now_ms: u64) -> bool {
+        self.helper_failed_ms.is_some_and(|at| now_ms.saturating_sub(at) >= CULPRIT_MS)
+    }
+
     fn decide(&mut self, failed: bool, now_ms: u64) -> Vec<Do> {
         if self.members.values().all(|m| m.ended.is_some()) {
             self.phase = Phase::Over;
             return Vec::new();
         }
         match self.phase {
-            Phase::Running if failed || self.is_done() || self.interrupts > 0 => {
+            Phase::Running if failed || self.is_done() || self.interrupts > 0 || self.helper_is_to_blame(now_ms) => {
                 self.phase = Phase::Stopping { since_ms: now_ms };
                 vec![Do::Stop { grace_ms: self.grace_ms }]
             }

@@ -115,8 +115,14 @@ pub fn first_failure(ends: &[RankEnd]) -> Option<&RankEnd> {
         Rank::Server(_) => 1,
         Rank::Worker(_) => 2,
     };
-    let failures = ends.iter().filter(|end| end.ending.is_failure());
-    failures.min_by_key(|end| (end.ended_ms, Reverse(role(end.rank)), end.rank))
+    let failures = || ends.iter().filter(|end| end.ending.is_failure());
+    let first = failures().min_by_key(|end| (end.ended_ms, Reverse(role(end.rank)), end.rank))?;
+    if role(first.rank) == 2 || first.ending.is_of_the_host() {
+        return Some(first);
+    }
+    // A worker that fails says so before its process is over: master and servers may be gone sooner.
+    let soon = |end: &&RankEnd| role(end.rank) == 2 && end.ended_ms <= first.ended_ms + crate::follow::CULPRIT_MS;
+    failures().filter(soon).min_by_key(|end| (end.ended_ms, end.rank)).or(Some(first))
 }
 
 /// The exit code of the whole run.

@@ -49,6 +49,7 @@ class Slot:
 
 class Exchange:
     def __init__(self, name, op, keys, use_sfb):
+        _api.end_together()
         self.name, self.op, self.keys, self.use_sfb = name, op, keys, use_sfb
         self._programs = weakref.WeakSet()  # all that were traced for this exchange and still exist
         self._engine = None

@@ -50,6 +50,7 @@ class Exchange:
     """All gradients of one optimizer. Every worker makes the same exchanges, in the same order."""
 
     def __init__(self, prefix, tensors, use_sfb=False):
+        _api.end_together()
         self.prefix, self.tensors, self.use_sfb = prefix, tensors, use_sfb
         self.error = None
         self.passing = {}  # gradients of sessions that are not distributed

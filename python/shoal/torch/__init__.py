@@ -10,6 +10,7 @@ from ._version import check as _check
 
 _check()
 
+from . import backend as _backend  # noqa: E402, F401  torch.distributed knows "shoal" from here on
 from ._ddp import DistributedDataParallel  # noqa: E402  the version is checked before anything touches PyTorch
 from ._distribute import distribute, no_sync  # noqa: E402
 from ._sampler import DistributedSampler  # noqa: E402

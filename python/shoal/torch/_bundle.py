@@ -9,7 +9,6 @@ import torch
 
 from .. import _api
 from ._parameter import raw_grad, set_raw_grad
-from ._weight import weight
 
 #: In numbers of 4 bytes: what counts as small, and how much goes into one bundle.
 SMALL, FULL = 8 * 1024, 32 * 1024
@@ -48,7 +47,7 @@ class Bundle:
         ]
         torch.cat(flat, out=self._tensor)
         priority = min(slot.priority for slot in self.slots)
-        self._handle = _api.push_pull_async(self._packed, name=self._key, weight=weight(), priority=priority)
+        self._handle = _api.push_pull_async(self._packed, name=self._key, weight=self.slots[0].reducer.weight, priority=priority)
 
     @torch.no_grad()
     def finish(self):

@@ -48,6 +48,7 @@ def synchronise(model, optimizer, use_sfb, average_running_statistics, compress=
     if _api.size() == 1:
         return None
     running = running_statistics(model) if average_running_statistics else ()
+    _api.end_together()
     reducer = Reducer(named, prefix, use_sfb, running, compress)
     _pair_up(model, reducer)
     parameters_changed_hands()

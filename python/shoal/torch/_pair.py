@@ -10,7 +10,6 @@ from .. import _api
 from .._factors import Factors
 from ._parameter import raw_grad, set_raw_grad
 from ._slot import nobody_else_holds
-from ._weight import weight
 
 
 class Pair:
@@ -123,11 +122,11 @@ class Pair:
             slot.had, slot.round = mixed or count > 0, self.reducer.round
         if mixed or count > self._factors.rows:
             self._materialise()
-            self._factors.refuse(count, weight())
+            self._factors.refuse(count, self.reducer.weight)
         else:
             rows, self._rows = self._rows, []
             self._sent = _join(rows, self.inputs, self.outputs)
-            self._factors.start(*(part.to("cpu").numpy() for part in self._sent), weight())
+            self._factors.start(*(part.to("cpu").numpy() for part in self._sent), self.reducer.weight)
         self.under_way = True
 
     @torch.no_grad()

@@ -22,7 +22,7 @@ from ._hooks import Guard, hook, is_nested
 from ._parameter import adopt, raw_grad
 from ._running import RunningStatistics
 from ._slot import Slot
-from ._weight import weight
+from ._weight import take_weight
 
 log = logging.getLogger("shoal")
 
@@ -38,6 +38,7 @@ class Reducer:
         self.slots = [Slot(self, parameter, name, index) for index, (name, parameter) in enumerate(named)]
         self.pairs = []
         self.round, self.quiet, self.failure = 0, 0, None
+        self.weight = 1.0  # of this worker's gradients in this round
         self.lock = threading.RLock()
         self._open = False  # whether a round has begun and not every parameter has taken part
         self._backward = self._ended = None  # the backward that runs or ran last, and the last to end well
@@ -52,6 +53,7 @@ class Reducer:
         for slot in self.slots:
             adopt(slot.parameter, slot)
             hook(slot)
+        _api.before_leaving(self.leave)
 
     # Backward
 
@@ -103,6 +105,7 @@ class Reducer:
         for bundle in self._bundles:
             bundle.begin()
         self.round += 1
+        self.weight = take_weight()
         self._open = True
 
     def before_accumulating(self, slot, gradient):
@@ -160,7 +163,7 @@ class Reducer:
                 slot.push()
         self._used[:] = [slot.had for slot in self.slots] or 0
         self._used_handle = _api.push_pull_async(self._used, op="sum", name=f"{self.prefix}used")
-        self._running.push(weight())
+        self._running.push(self.weight)
         self._learn_order()
 
     def _learn_order(self):
@@ -210,6 +213,12 @@ class Reducer:
             self.settle(slot)
         self._await_used()
         self._running.finish()
+
+    def leave(self):
+        """This worker leaves: gradients that nobody read come to their end, too."""
+        if self.failure is None and _backward_now() == _NO_BACKWARD:
+            self.close()
+            self.finish()
 
     def _pair_that_is_there(self):
         return next((pair for pair in self.pairs if pair.under_way and pair.is_there), None)

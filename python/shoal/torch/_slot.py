@@ -6,7 +6,6 @@ import torch
 
 from .. import _api
 from ._parameter import raw_grad, set_raw_grad
-from ._weight import weight
 from ._lossy import Lossy
 from ._wire import Wire
 
@@ -88,9 +87,9 @@ class Slot:
             grad = self._own(grad)
         array = self._wire.array(grad)
         if self._lossy is not None and self._lossy.takes(array):
-            self._handle = self._lossy.start(array, weight())
+            self._handle = self._lossy.start(array, self.reducer.weight)
             return
-        self._handle = _api.push_pull_async(array, name=self._key(), weight=weight(), priority=self.priority)
+        self._handle = _api.push_pull_async(array, name=self._key(), weight=self.reducer.weight, priority=self.priority)
 
     def _own(self, grad):
         """The gradient in a form that may be overwritten in place."""

@@ -1,7 +1,5 @@
 """Everyone starts from the same values: parameters, buffers, optimizer state and objects, from one worker to all."""
 
-import logging
-import os
 import pickle
 
 import numpy as np
@@ -10,18 +8,12 @@ import torch
 from .. import _api
 from ._wire import Wire, as_bytes, from_bytes
 
-log = logging.getLogger("shoal")
-
 
 def ensure_started():
     """Joins the run if the script has not; a script that nobody launched trains alone, as it would without Shoal."""
     if _api.is_initialized():
         return
-    if any(os.environ.get(name) for name in ("SHOAL_MASTER_ADDRESS", "SHOAL_TOKEN", "SHOAL_DISTRIBUTED")):
-        _api.init()
-        return
-    log.warning("no run to join (no SHOAL_MASTER_ADDRESS): training alone; `shoal run -n 4 -- ...` starts four workers")
-    _api.init(distributed=False)
+    _api.init()
 
 
 def broadcast_state(tensors, root=None, prefix="state."):

@@ -310,6 +310,7 @@ def _create(options, backend_options=None):
         _api.init()
         # Whoever connected hangs up.
         leave = _api.shutdown
+    _api.end_together()
     if ranks[options.group_rank] != _api.rank():
         raise errors.UsageError(
             f"torch calls this rank {ranks[options.group_rank]}, shoal calls it {_api.rank()}; "
