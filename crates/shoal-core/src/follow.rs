@@ -8,7 +8,7 @@ use crate::rank::Rank;
 use std::collections::BTreeMap;
 
 /// How long after the master or a server a worker may fail and be the cause.
-pub(crate) const CULPRIT_MS: u64 = 1_500;
+pub(crate) const CULPRIT_MS: u64 = 5_000;
 /// Beyond the grace, for words to travel and processes to be swept up.
 const SLACK_MS: u64 = 3_000;
 /// How long ranks may take to be killed before they are given up.
