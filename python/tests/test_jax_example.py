@@ -22,7 +22,7 @@ def test_two_workers_train_as_one_process(gang, tmp_path):
     reference = json.loads(done.stdout.splitlines()[-1])
     script = f"""
     import runpy
-    sys.argv = ["train.py", "--steps", "60", "--out", f"worker{{os.environ['SHOAL_CLIENT_ID']}}.npz"]
+    sys.argv = ["train.py", "--steps", "60", "--use_sfb", "true", "--out", f"worker{{os.environ['SHOAL_CLIENT_ID']}}.npz"]
     runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
     """
     first, second = run(gang, 2, script, shared_memory=0)

@@ -110,7 +110,9 @@ impl Follow {
                 }
             }
             Seen::Ended { rank, ending, ran_ms } => {
-                let expected = self.is_done() && self.phase != Phase::Running;
+                // Master and servers go when a worker has failed, whether they hear of it from us or from each other.
+                let served = !matches!(rank, Rank::Worker(_)) && matches!(ending, Ending::Exited(_));
+                let expected = self.phase != Phase::Running && (served || self.is_done());
                 if let Some(member) = self.members.get_mut(&rank).filter(|m| m.ended.is_none()) {
                     // The work is done and all are told to go: a server that hears of it from the master first has not failed.
                     let ending = if expected { Ending::Stopped } else { ending };
