@@ -123,9 +123,9 @@ for step in range(batches[shoal.rank()]):
     single.zero_grad()
     reference(torch.cat(list(data.values()))).square().mean().backward()
     single.step()
-    shoal.torch.set_weight(sizes[shoal.rank()])
     for model, optimizer in zip(models, optimizers):
         optimizer.zero_grad()
+        shoal.torch.set_weight(sizes[shoal.rank()])
         model(data[shoal.rank()]).square().mean().backward()
         optimizer.step()
 shoal.finish()
