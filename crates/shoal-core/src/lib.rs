@@ -1,6 +1,7 @@
 //! Shoal's nouns and decisions, as values and functions over values (CORE-1: no I/O, no clock, no global, no randomness).
 
 pub mod checkup;
+pub mod cluster;
 pub mod diagnostic;
 pub mod document;
 pub mod fleet;
