@@ -67,6 +67,26 @@ pub fn reap_except(keep: &HashSet<u32>) -> Vec<(u32, i32)> {
     others.filter_map(|pid| Some((pid, reap(pid)?))).collect()
 }
 
+/// Reaps every child that is over.
+pub fn reap_all() -> Vec<(u32, i32)> {
+    let one = || {
+        let mut status = 0;
+        // SAFETY: a place for the status; WNOHANG, so this returns at once.
+        let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+        (pid > 0).then_some((pid as u32, status))
+    };
+    std::iter::from_fn(one).collect()
+}
+
+/// Whether this process has no child, not even one that is over. Who has no child has nobody below: a proof that takes no look at
+/// `/proc`.
+pub fn is_childless() -> bool {
+    let peek = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: no place for what is found is needed; this returns at once, and nothing is reaped.
+    let found = unsafe { libc::waitid(libc::P_ALL, 0, std::ptr::null_mut(), peek) };
+    found == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)
+}
+
 /// The wait status of this child if it is over; it is gone then.
 pub fn reap(pid: u32) -> Option<i32> {
     let mut status = 0;

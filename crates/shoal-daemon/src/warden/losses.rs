@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 /// For the end of a keeper that closed its pipe to be seen.
 const SEEN_WITHIN: Duration = Duration::from_secs(15);
+/// How long keepers that have said all they had may take to be gone before we look who is there.
+const BY_THEMSELVES: Duration = Duration::from_millis(100);
 
 impl Warden {
     pub(super) fn reap(&mut self) {
-        self.statuses.extend(sweep::reap_except(&HashSet::new()));
+        self.statuses.extend(sweep::reap_all());
     }
 
     /// Its pipe is closed. If it had not said how its rank ended, it was killed.
@@ -78,14 +80,25 @@ impl Warden {
 
     /// The last look before we go (GANG-1). Keepers that have said all they had are ending by themselves.
     pub(super) fn leave_nothing(&mut self) {
-        let mut sweep = Sweep::new(Instant::now(), Duration::from_secs(1), Duration::from_secs(1));
+        // One that never got a job ends when nobody can give it one.
+        self.spare = None;
+        let began = Instant::now();
+        let mut sweep = Sweep::new(began, Duration::from_secs(1), Duration::from_secs(1));
         loop {
             self.reap();
-            let left = proc::family(std::process::id(), &HashSet::new());
-            if sweep.step(Instant::now(), &left) != Swept::Going {
+            if sweep::is_childless() {
                 return;
             }
-            let _ = self.inbox.recv_timeout(Duration::from_millis(2));
+            let now = Instant::now();
+            // Those who end by themselves do so within this; nobody has to be looked for.
+            if now >= began + BY_THEMSELVES {
+                let left = proc::family(std::process::id(), &HashSet::new());
+                if sweep.step(now, &left) != Swept::Going {
+                    return;
+                }
+            }
+            // Woken by the end of a child.
+            let _ = self.inbox.recv_timeout(Duration::from_millis(5));
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Warden {
     pub(super) inbox: Receiver<Event>,
     pub(super) front: Front,
     /// A keeper without a job.
-    spare: Option<Spare>,
+    pub(super) spare: Option<Spare>,
     pub(super) job: Option<HostJob>,
     pub(super) folder: PathBuf,
     pub(super) ranks: Vec<OneRank>,
