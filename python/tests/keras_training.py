@@ -29,18 +29,47 @@ def tell(**fields):
     print(json.dumps(fields), flush=True)
 
 
-def model(seed):
+def perceptron():
+    return [keras.layers.Dense(*size) for size in ((24, "relu"), (16, "tanh"), (10,))]
+
+
+def model(seed, layers=perceptron):
     keras.utils.set_random_seed(seed + 100 * rank)
-    layers = [keras.layers.Dense(*size) for size in ((24, "relu"), (16, "tanh"), (10,))]
-    return keras.Sequential([keras.Input((WIDTH,)), *layers])
+    return keras.Sequential([keras.Input((WIDTH,)), *layers()])
+
+
+def convolutions():
+    layers = keras.layers
+    return [layers.Reshape((4, 3, 1)), layers.Conv2D(6, 2, activation="relu"), layers.Flatten(), layers.Dense(10)]
+
+
+def recurrent():
+    return [keras.layers.Reshape((4, 3)), keras.layers.LSTM(8), keras.layers.Dense(10)]
+
+
+class Attention(keras.layers.Layer):
+    """A block of a transformer; the same projection is used for what is asked and what is answered, and so has two gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.value = keras.layers.Dense(6), keras.layers.Dense(6)
+        self.attend, self.norm = keras.layers.Attention(), keras.layers.LayerNormalization()
+
+    def call(self, x):
+        asked = self.shared(x)
+        return self.norm(asked + self.attend([asked, self.value(x)]))
+
+
+def attention():
+    return [keras.layers.Reshape((4, 3)), Attention(), keras.layers.Flatten(), keras.layers.Dense(10)]
 
 
 def weights(net):
     return [value.ravel().tolist() for value in net.get_weights()]
 
 
-def fitted(optimizer, use_sfb, **how):
-    net = model(1)
+def fitted(optimizer, use_sfb, layers=perceptron, **how):
+    net = model(1, layers)
     optimizer = st.DistributedOptimizer(optimizer, use_sfb=use_sfb)
     net.compile(optimizer=optimizer, loss=loss_of, jit_compile=False, **how)
     callbacks = [st.BroadcastCallback(), st.MetricAverageCallback()]
@@ -68,6 +97,8 @@ def taped(function, use_sfb, name):
 
 tell(sgd=fitted(keras.optimizers.SGD(0.5), False), sgd_sfb=fitted(keras.optimizers.SGD(0.5), True))
 tell(adam=fitted(keras.optimizers.Adam(0.01), "auto"))
+tell(cnn=fitted(keras.optimizers.SGD(0.2), "auto", convolutions), lstm=fitted(keras.optimizers.Adam(0.01), True, recurrent))
+tell(transformer=fitted(keras.optimizers.Adam(0.01, epsilon=1e-4), True, attention))
 tell(eager=fitted(keras.optimizers.Adam(0.01), True, run_eagerly=True))
 tell(tape=taped(False, True, "eager"), function=taped(True, True, "function"), dense=taped(True, False, "dense"))
 

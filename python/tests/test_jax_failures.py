@@ -104,3 +104,13 @@ def test_ctrl_c_while_a_step_waits_for_another_worker(gang, grad):
     assert "KeyboardInterrupt" in text, text
     second.interrupt()
     assert second.end(PATIENCE) != 0
+
+
+def test_a_script_that_ends_before_the_others_is_an_error(gang):
+    """Otherwise the others would train on alone without a word (GRAD-5)."""
+    script = training().replace("range(10**9)", "range(6 - shoal.rank())") + "w.block_until_ready()\n"
+    workers = gang.start([script] * 2)
+    codes = [worker.end(PATIENCE) for worker in workers]
+    said = "".join(worker.err.read_text() for worker in workers)
+    assert all(codes), said
+    assert "the end of the script" in said and "shoal.finish()" in said, said

@@ -38,10 +38,10 @@ def run(gang, scripts, **settings):
 
 
 def test_two_workers_equal_one_process_on_the_joined_batch(gang):
-    """fit and a tape, eager and in functions, SGD and Adam, dense and by factors; on one thread (GRAD-5)."""
+    """fit and a tape, eager and in functions, four networks, SGD and Adam, dense and by factors; on one thread (GRAD-5)."""
     reference = alone("-c", TRAINING)
     zero, one = run(gang, [TRAINING] * 2, shared_memory=0)
-    for name in ("sgd", "sgd_sfb", "adam", "eager", "tape", "function", "dense"):
+    for name in ("sgd", "sgd_sfb", "adam", "cnn", "lstm", "transformer", "eager", "tape", "function", "dense"):
         assert zero[name]["weights"] == one[name]["weights"], f"{name}: GRAD-3"
         assert zero[name]["steps"] == 10
         for ours, theirs in zip(zero[name]["weights"], reference[name]["weights"]):
@@ -49,7 +49,7 @@ def test_two_workers_equal_one_process_on_the_joined_batch(gang):
         if "loss" in zero[name]:
             assert zero[name]["loss"] == one[name]["loss"] == pytest.approx(reference[name]["loss"], rel=1e-4)
     factors = {key: count for key, count in zero["keys"].items() if " x16" in key}
-    assert sorted(factors.values()) == [9] * 6, f"three layers by factors, in fit and in the function: {zero['keys']}"
+    assert sorted(factors.values()) == [9] * 8, f"three layers in fit and in the function, and the last ones of two networks: {factors}"
     assert (zero["shard"], one["shard"], reference["shard"]) == ([0, 2, 4], [1, 3, 5], list(range(7)))
     assert zero["embedding"] == one["embedding"]
     # Named after their number in the process; otherwise the same, so what is saved loads without Shoal.
@@ -91,6 +91,27 @@ def test_a_worker_that_dies_is_named(gang):
     one.kill()
     assert zero.end() == 1
     assert "worker 1" in zero.told()[-1]["text"], zero.told()  # GRAD-5
+
+
+ENDS = """
+import tensorflow as tf
+from tensorflow import keras
+import shoal.tensorflow as st
+shoal.init()
+net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+net.compile(optimizer=st.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
+data = tf.data.Dataset.from_tensors((tf.ones([2, 4]), tf.ones([2, 3]))).repeat()
+net.fit(data, steps_per_epoch=5 - shoal.rank(), verbose=0, callbacks=[st.BroadcastCallback()])
+"""
+
+
+def test_a_script_that_ends_before_the_others_is_an_error(gang):
+    """Otherwise the others would train on alone without a word (GRAD-5)."""
+    workers = gang.start([ENDS] * 2)
+    codes = [worker.end(240) for worker in workers]
+    said = "".join(worker.err.read_text() for worker in workers)
+    assert all(codes), said
+    assert "the end of the script" in said and "shoal.finish()" in said, said
 
 
 def test_missing_or_old_tensorflow_is_said_clearly(tmp_path):
