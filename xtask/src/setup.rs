@@ -11,12 +11,17 @@ struct Need {
     is_there: fn(&Need) -> bool,
 }
 
-const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 13] = [
     Need { what: "sshd", packages: &["openssh-server"], is_there: on_path },
     Need { what: "ssh", packages: &["openssh-client"], is_there: on_path },
     Need { what: "ip", packages: &["iproute2"], is_there: on_path },
     Need { what: "iperf3", packages: &["iperf3"], is_there: on_path },
     Need { what: "rsync", packages: &["rsync"], is_there: on_path },
+    Need { what: "tmux", packages: &["tmux"], is_there: on_path },
+    Need { what: "screen", packages: &["screen"], is_there: on_path },
+    Need { what: "podman", packages: &["podman"], is_there: on_path },
+    Need { what: "runc", packages: &["runc"], is_there: on_path },
+    Need { what: "busybox", packages: &["busybox-static"], is_there: on_path },
     Need { what: "cc", packages: &["gcc", "libc6-dev"], is_there: on_path },
     Need { what: "python3", packages: &["python3"], is_there: on_path },
     Need { what: "Python's venv module", packages: &["python3-venv"], is_there: venv_module },

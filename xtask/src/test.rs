@@ -108,6 +108,8 @@ fn rust(strict: bool) -> Result<Passed> {
     crate::wheel::ensure_installed(&python)?;
     let mut test = cargo(&["test", "--workspace"]);
     test.env("SHOAL_TEST_TENSORFLOW", &python);
+    // EC2 and EFS on loopback.
+    test.env("SHOAL_TEST_MOTO", crate::venv::ensure("moto", &["moto[server]==5.2.5"])?);
     test.env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
     // Skips are told on stderr, which is read here and passed on; cargo's colours are wanted all the same.
     if std::io::stderr().is_terminal() {

@@ -36,7 +36,7 @@ workers: [gpu, big1]
 "#,
     );
     let ssh = |host: &str| match &fleet.host(host).expect(host).reach {
-        Reach::Ssh { user, port, key, jump } => (user.as_deref(), *port, key.as_deref(), jump.as_deref()),
+        Reach::Ssh { user, port, key, jump, .. } => (user.as_deref(), *port, key.as_deref(), jump.as_deref()),
         Reach::Local => panic!("{host} is local"),
     };
     assert_eq!(ssh("gateway"), (Some("alice"), None, None, None), "the default jump is not reached through itself");
@@ -70,7 +70,7 @@ fn ranges_may_overlap_and_windows_may_have_touched_the_file() {
 fn this_machine_can_be_reached_by_ssh_if_the_entry_says_how() {
     let fleet = read("hosts: [localhost, {name: box, address: localhost, port: 2222}]\n");
     assert_eq!(fleet.hosts[0].reach, Reach::Local);
-    assert_eq!(fleet.hosts[1].reach, Reach::Ssh { user: None, port: Some(2222), key: None, jump: None });
+    assert_eq!(fleet.hosts[1].reach, Reach::Ssh { user: None, port: Some(2222), key: None, jump: None, proxy: None });
     assert_eq!(read(&to_native_yaml(&fleet)), fleet);
     assert_eq!(read(&to_native_yaml(&Fleet::local())), Fleet::local());
 }
@@ -128,7 +128,7 @@ fn hosts() -> impl Strategy<Value = Vec<Host>> {
             let local = address == "localhost" && user.is_none() && port.is_none() && key.is_none();
             let jump =
                 hosts.iter().find(|h| jump == 1 && h.reach != Reach::Local).map(|h| h.name.clone()).filter(|_| !local);
-            let reach = if local { Reach::Local } else { Reach::Ssh { user, port, key, jump } };
+            let reach = if local { Reach::Local } else { Reach::Ssh { user, port, key, jump, proxy: None } };
             match hosts.last().cloned().filter(|_| same) {
                 // Neighbours that are alike are where ranges come from.
                 Some(last) if last.name == last.address => hosts.push(Host { address: name.clone(), name, ..last }),

@@ -24,7 +24,7 @@ pub mod frame;
 pub mod gang_line;
 mod inner;
 pub mod keeper;
-mod proc;
+pub mod proc;
 pub mod protocol;
 pub mod records;
 mod signals;

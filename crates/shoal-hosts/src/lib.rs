@@ -1,6 +1,7 @@
 //! Reaching machines: starting a program there and talking to it through pipes, the same way for this machine (`local`) and for
 //! others (`ssh`). Each way: pure rendering of what to run, pure reading of what went wrong, and the I/O in between.
 
+pub mod files;
 pub mod local;
 pub mod process;
 pub mod ssh;

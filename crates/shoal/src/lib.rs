@@ -1,6 +1,7 @@
 //! What the programs share. One verb, one file: `args/<verb>.rs` says what may be asked, `commands/<verb>.rs` does it.
 
 pub mod args;
+pub mod cluster;
 pub mod commands;
 mod doctor;
 pub mod exit;

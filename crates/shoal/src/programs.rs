@@ -27,6 +27,17 @@ fn shoal() -> ExitCode {
         args::shoal::Verb::Ps(args) => conclude("shoal ps", commands::ps::run(&args)),
         args::shoal::Verb::Logs(args) => conclude("shoal logs", commands::logs::run(&args)),
         args::shoal::Verb::Stop(args) => conclude("shoal stop", commands::stop::run(&args)),
+        args::shoal::Verb::RsyncUp(args) => conclude("shoal rsync-up", commands::rsync_up::run(&args)),
+        args::shoal::Verb::RsyncDown(args) => conclude("shoal rsync-down", commands::rsync_down::run(&args)),
+        args::shoal::Verb::Image(args) => conclude("shoal image", commands::image::run(&args)),
+        args::shoal::Verb::Exec(args) => conclude("shoal exec", commands::exec::run(&args)),
+        args::shoal::Verb::Attach(args) => conclude("shoal attach", commands::attach::run(&args)),
+        args::shoal::Verb::Submit(args) => conclude("shoal submit", commands::submit::run(&args)),
+        args::shoal::Verb::Up(args) => conclude("shoal up", commands::up::run(&args)),
+        args::shoal::Verb::Down(args) => conclude("shoal down", commands::down::run(&args)),
+        args::shoal::Verb::Status(args) => conclude("shoal status", commands::status::run(&args)),
+        args::shoal::Verb::GetHeadIp(args) => conclude("shoal get-head-ip", commands::get_head_ip::run(&args)),
+        args::shoal::Verb::GetWorkerIps(args) => conclude("shoal get-worker-ips", commands::get_worker_ips::run(&args)),
         args::shoal::Verb::Host(args) => commands::host::run(args),
     }
 }
@@ -42,6 +53,10 @@ fn conclude(program: &str, outcome: Result<ExitCode, NotBegun>) -> ExitCode {
         Err(NotBegun::Here(why)) => {
             eprintln!("{program}: {why}");
             Exit::RunFailed.into()
+        }
+        Err(NotBegun::CannotStart(why)) => {
+            eprintln!("{program}: {why}");
+            Exit::CannotStart.into()
         }
     }
 }

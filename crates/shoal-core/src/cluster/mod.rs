@@ -1,6 +1,16 @@
 //! A cluster as a Ray cluster file describes it: machines that are there or can be made, what is put onto them, what is run on them.
 //! A fleet is what remains of it when a run only wants to know where its ranks go.
 
+pub mod cloud;
+pub mod docker;
+pub mod machines;
+pub mod migrate;
+pub mod read;
+pub mod schema;
+pub mod session;
+pub mod shell;
+pub mod steps;
+
 use crate::fleet::{Fleet, Host};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +65,9 @@ pub struct Aws {
     /// What `down` does without being told: stop instead of terminate.
     pub cache_stopped_nodes: bool,
     pub use_internal_ips: bool,
+    /// Who may come in by ssh, as `provider.allow_from` says: addresses or networks (`203.0.113.7`, `10.0.0.0/8`). None: this machine alone.
+    #[serde(default)]
+    pub allow_from: Vec<String>,
     /// Of an existing key pair.
     pub key_name: Option<String>,
     pub security_group: Option<serde_json::Value>,

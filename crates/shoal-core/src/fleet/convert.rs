@@ -89,7 +89,7 @@ fn write_host(out: &mut String, names: &str, host: &Host, defaults: &Defaults) {
     if host.name != host.address {
         fields.push(format!("address: {}", word(&host.address)));
     }
-    if let Reach::Ssh { user, port, key, jump } = &host.reach {
+    if let Reach::Ssh { user, port, key, jump, proxy } = &host.reach {
         // Defaults do not make ssh reach this machine; only settings of its own do.
         let none = Defaults::default();
         let said = if is_this_machine(&host.address) { &none } else { defaults };
@@ -100,6 +100,9 @@ fn write_host(out: &mut String, names: &str, host: &Host, defaults: &Defaults) {
         fields.extend(port.filter(|port| said.port != Some(*port)).map(|port| format!("port: {port}")));
         fields.extend(text("key", key, said.key));
         fields.extend(text("jump", jump, None));
+        // The native form has no word for it, and must not lose it without one.
+        let remark = |proxy: &String| format!("# goes into ~/.ssh/config: ProxyCommand {}", proxy.replace('\n', " "));
+        fields.extend(proxy.as_ref().map(remark));
     }
     if !host.groups.is_empty() {
         fields.push(format!("groups: {}", flow_list(&host.groups)));

@@ -53,6 +53,8 @@ pub enum Reach {
         key: Option<String>,
         /// The host of this fleet to go through.
         jump: Option<String>,
+        /// The command whose stdin and stdout lead to the host, as ssh's ProxyCommand; instead of `jump`.
+        proxy: Option<String>,
     },
 }
 
@@ -142,7 +144,7 @@ pub fn read_as(form: Form, file: &str, text: &str) -> Result<Reading, Diagnostic
     let fleet = match form {
         Form::Native => native::read(&mut reader, name, text),
         Form::Poseidon => poseidon::read(&mut reader, name, text),
-        Form::Ray => ray::read(&mut reader, name, text),
+        Form::Ray => ray::read(&mut reader, file, text),
     };
     reader.finish(fleet).map(|(fleet, warnings)| Reading { fleet, form, warnings })
 }

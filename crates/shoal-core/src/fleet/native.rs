@@ -131,7 +131,7 @@ fn read_placement(reader: &mut Reader, fields: Fields, hosts: &[Host]) -> Placem
     placement
 }
 
-pub(super) fn safe_name(reader: &mut Reader, node: &Node, what: &str) -> Option<String> {
+pub(crate) fn safe_name(reader: &mut Reader, node: &Node, what: &str) -> Option<String> {
     let text = reader.text(node, what)?;
     if detect::is_safe_name(text) {
         return Some(text.into());
@@ -140,7 +140,7 @@ pub(super) fn safe_name(reader: &mut Reader, node: &Node, what: &str) -> Option<
     None
 }
 
-pub(super) fn text(reader: &mut Reader, node: &Node, what: &str) -> Option<String> {
+pub(crate) fn text(reader: &mut Reader, node: &Node, what: &str) -> Option<String> {
     let text = reader.text(node, what)?;
     if is_placeholder(text) {
         reader.error(node.at, format!("`{text}` is a placeholder that still has to be filled in"));

@@ -159,6 +159,8 @@ fn reach(name: &str, address: &str, own: &Access, defaults: &Access) -> Reach {
         port: own.port.or(defaults.port),
         key: own.key.clone().or_else(|| defaults.key.clone()),
         jump: own.jump.clone().or(default_jump),
+        // People who have one have it in ~/.ssh/config; Ray's files are what can name it.
+        proxy: None,
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Flee
         if seen.insert(address.as_str()) {
             let reach = match is_this_machine(address) {
                 true => Reach::Local,
-                false => Reach::Ssh { user: user.clone(), port: None, key: key.clone(), jump: None },
+                false => Reach::Ssh { user: user.clone(), port: None, key: key.clone(), jump: None, proxy: None },
             };
             // A host that is named for a server or the master alone is not offered to workers.
             let slots = Slots { ranks: ranks.get(address.as_str()).copied().unwrap_or(0), ..Slots::default() };

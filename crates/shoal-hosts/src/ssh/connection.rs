@@ -1,7 +1,7 @@
 //! The one connection of a host: opened by the system's ssh, shared by everything we do there, kept warm for the next command.
 
 use super::explain::{self, Failure, Trouble, explain};
-use super::options;
+use super::{guard, options};
 use crate::process::{End, Exit, Process, Said};
 use sha2::{Digest, Sha256};
 use shoal_core::fleet::{Fleet, Host, Reach};
@@ -48,6 +48,7 @@ pub struct Connection {
     host: String,
     target: String,
     user: Option<String>,
+    control: PathBuf,
     session: Arc<openssh::Session>,
     runtime: Arc<Runtime>,
 }
@@ -87,6 +88,9 @@ impl Connection {
             let (what, hint) = explain::unusable(key, &e);
             return Err(fault(Trouble::KeyUnusable, what, &hint));
         }
+        if let Err(refusal) = guard::check(fleet, host, settings.config.as_deref()) {
+            return Err(fault(Trouble::Forbidden, refusal.to_string(), guard::HINT));
+        }
         let private = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder);
         private.map_err(system("no folder for the connection's socket"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
@@ -99,6 +103,7 @@ impl Connection {
             host: host.name.clone(),
             target: target.clone(),
             user: user.clone(),
+            control: control.clone(),
             session: Arc::new(session),
             runtime: runtime.clone(),
         };
@@ -201,6 +206,26 @@ impl Connection {
 
     pub fn target(&self) -> &str {
         &self.target
+    }
+
+    /// The socket through which other programs use this connection: ssh's `-S`.
+    pub fn control(&self) -> &Path {
+        &self.control
+    }
+
+    /// Ends the host's open connections, with everything that still goes on over them.
+    pub fn close(fleet: &Fleet, host: &Host, settings: &Settings) {
+        let base = options::identity(fleet, host, settings.config.as_deref());
+        let sockets =
+            (0..).map(|n| settings.folder.join(name_of(&format!("{base}\0{n}")))).take_while(|path| path.exists());
+        for control in sockets {
+            let null = std::process::Stdio::null;
+            let mut command = std::process::Command::new("ssh");
+            // The name is not used: the socket says which connection is meant.
+            command.arg("-S").arg(&control).args(["-O", "exit", "--", "nobody"]);
+            // It only speaks with a process of this machine; if that one is gone, so is the connection.
+            let _ = command.stdin(null()).stdout(null()).stderr(null()).status();
+        }
     }
 }
 

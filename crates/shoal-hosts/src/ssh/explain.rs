@@ -17,6 +17,8 @@ pub enum Trouble {
     TurnedAway,
     TooManySessions,
     NoSsh,
+    /// `SHOAL_DIAL_ONLY` does not let us.
+    Forbidden,
     Other,
 }
 
@@ -113,7 +115,7 @@ fn advice(trouble: Trouble, target: &str, user: Option<&str>, said: &str, words:
             "raise MaxSessions in its sshd_config, or run less at once".into(),
         ),
         Trouble::NoSsh => (format!("ssh could not be run: {words}"), "install the OpenSSH client".into()),
-        Trouble::Other => (words.to_string(), try_it("ssh failed")),
+        Trouble::Forbidden | Trouble::Other => (words.to_string(), try_it("ssh failed")),
     }
 }
 

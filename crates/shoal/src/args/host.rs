@@ -46,6 +46,13 @@ pub enum Part {
         #[arg(long)]
         grace_ms: u64,
     },
+    /// Receives files, for `shoal up` and `shoal rsync-up`; with --send, gives them.
+    Files {
+        #[arg(long)]
+        send: bool,
+    },
+    /// Sets this host up as a node of a cluster; speaks JSON lines over stdin and stdout.
+    Setup,
     /// Prints the name of this program's content.
     Digest,
 }

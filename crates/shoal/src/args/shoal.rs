@@ -19,6 +19,17 @@ pub enum Verb {
     Ps(super::ps::Args),
     Logs(super::logs::Args),
     Stop(super::stop::Args),
+    RsyncUp(Box<super::rsync_up::Args>),
+    RsyncDown(Box<super::rsync_down::Args>),
+    Image(super::image::Args),
+    Exec(Box<super::exec::Args>),
+    Attach(super::attach::Args),
+    Submit(Box<super::submit::Args>),
+    Up(Box<super::up::Args>),
+    Down(super::down::Args),
+    Status(super::status::Args),
+    GetHeadIp(super::get_head_ip::Args),
+    GetWorkerIps(super::get_worker_ips::Args),
     /// What hosts run for us; not for people.
     #[command(hide = true)]
     Host(super::host::Args),

@@ -2,15 +2,30 @@
 
 use super::fleet_file;
 use super::run::NotBegun;
+use crate::args::cluster::Common;
 use crate::args::fleet::{Args, Verb};
+use crate::cluster;
 use crate::exit::Exit;
 use serde_json::json;
+use shoal_core::cluster::migrate;
+use shoal_core::cluster::schema::cluster_json_schema;
+use shoal_core::fleet::detect::{self, Form};
 use shoal_core::fleet::{Fleet, Reach, convert, schema};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     match &args.verb {
-        Verb::Check { file, json } => {
+        Verb::Check { file, json, set, values } => {
+            let text = fleet_file::text_of(file).map_err(NotBegun::Wrong)?;
+            if detect::form(&file.display().to_string(), &text) == Form::Ray {
+                let (set, values) = (set.clone(), values.clone());
+                let options = Common { file: file.clone(), cluster_name: None, set, values };
+                let cluster = cluster::file::read(file, &options).map_err(NotBegun::Wrong)?;
+                cluster::summary::print(&cluster, *json);
+                return Ok(Exit::Success.into());
+            }
             let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
             if *json { crate::say::line(as_json(&fleet)) } else { crate::say::out(table(&fleet)) }
         }
@@ -18,15 +33,54 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
             crate::say::out(convert::to_native_yaml(&fleet));
         }
-        Verb::Schema => {
-            let text = serde_json::to_string_pretty(&schema::native_json_schema()).unwrap_or_default();
+        Verb::Migrate { file, output, in_place } => migrate(file, output.as_deref(), *in_place)?,
+        Verb::Schema { cluster } => {
+            let schema = if *cluster { cluster_json_schema() } else { schema::native_json_schema() };
+            let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
             crate::say::line(text);
         }
     }
     Ok(Exit::Success.into())
 }
 
-fn as_json(fleet: &Fleet) -> serde_json::Value {
+/// Prints or writes a cluster file in the current schema. What is replaced is replaced whole.
+fn migrate(file: &Path, output: Option<&Path>, in_place: bool) -> Result<(), NotBegun> {
+    let text = fleet_file::text_of(file).map_err(NotBegun::Wrong)?;
+    let name = file.display().to_string();
+    let given = cluster::file::of_environment();
+    let migrated = migrate::migrate(&name, &text, &given).map_err(|errors| NotBegun::Wrong(errors.to_string()))?;
+    let to = if in_place { Some(file) } else { output };
+    match migrated.notes.as_slice() {
+        [] => eprintln!("{name} is in the current schema already"),
+        notes => notes.iter().for_each(|note| eprintln!("{note}")),
+    }
+    match to {
+        None => crate::say::out(&migrated.text),
+        Some(to) if in_place && migrated.notes.is_empty() => eprintln!("{} is left as it is", to.display()),
+        Some(to) => replace(to, &migrated.text).map_err(|e| NotBegun::Here(format!("{}: {e}", to.display())))?,
+    }
+    Ok(())
+}
+
+/// Writes beside and renames, so that no half file is left; with the rights of the file that was there. A link stays
+/// a link.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.into());
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    let write = || {
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+        if let Ok(old) = std::fs::metadata(&path) {
+            file.set_permissions(old.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&beside)))
+}
+
+pub(crate) fn as_json(fleet: &Fleet) -> serde_json::Value {
     let hosts = fleet.hosts.iter().map(|host| {
         let (user, port, jump) = match &host.reach {
             Reach::Local => (None, None, None),
@@ -38,7 +92,7 @@ fn as_json(fleet: &Fleet) -> serde_json::Value {
     json!({ "name": fleet.name, "hosts": hosts.collect::<Vec<_>>() })
 }
 
-fn table(fleet: &Fleet) -> String {
+pub(crate) fn table(fleet: &Fleet) -> String {
     let mut out = format!("{}: {} hosts\n", fleet.name, fleet.hosts.len());
     let width = |f: fn(&shoal_core::fleet::Host) -> usize, least: usize| {
         fleet.hosts.iter().map(f).max().unwrap_or(0).max(least)

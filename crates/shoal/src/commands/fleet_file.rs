@@ -16,7 +16,7 @@ pub fn read(path: &Path) -> Result<Fleet, String> {
     let name = path.display().to_string();
     match fleet::read(&name, &text) {
         Ok(reading) => {
-            reading.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            reading.warnings.iter().for_each(|warning| eprintln!("{warning}\n"));
             Ok(reading.fleet)
         }
         Err(errors) => Err(errors.to_string()),

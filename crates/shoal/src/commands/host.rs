@@ -15,9 +15,11 @@ pub fn run(args: Args) -> ExitCode {
         Part::Keeper { .. } => shoal_daemon::keeper::main(),
         Part::Probe => crate::on_host::probe::main(),
         Part::Peer => crate::on_host::peer::main(),
+        Part::Setup => crate::on_host::setup::main(),
         Part::List { run } => list(run.as_deref()),
         Part::Tail { run, rank, follow } => tail(&run, rank, follow),
         Part::Stop { run, rank, grace_ms } => stop(&run, rank, Duration::from_millis(grace_ms)),
+        Part::Files { send } => crate::on_host::files::main(send),
         Part::Digest => {
             let digest = std::env::current_exe().and_then(|me| shoal_hosts::ssh::deliver::digest_of(&me));
             match digest {

@@ -23,6 +23,8 @@ use std::process::ExitCode;
 pub enum NotBegun {
     Wrong(String),
     Here(String),
+    /// Somebody else is at it, or has to be waited for; exit code 3.
+    CannotStart(String),
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {

@@ -177,6 +177,7 @@ impl Exam<'_> {
                     | Trouble::PortClosed
                     | Trouble::TooManySessions
                     | Trouble::NoSsh
+                    | Trouble::Forbidden
                     | Trouble::Other => Gate::Ssh,
                 };
                 reach::stopped(&mut self.report, gate, &failure.what, &failure.hint);

@@ -39,6 +39,9 @@ pub struct Way {
     /// The name of a file, not what is in it.
     pub key: Option<String>,
     pub jump: Option<String>,
+    /// Not in older files; absent where there is none, so that older programs read what newer ones write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
 }
 
 impl Launched {
@@ -51,8 +54,13 @@ impl Launched {
     /// As much of the fleet as is needed to reach its hosts.
     pub fn fleet(&self) -> Fleet {
         let host = |way: &Way| {
-            let ssh =
-                || Reach::Ssh { user: way.user.clone(), port: way.port, key: way.key.clone(), jump: way.jump.clone() };
+            let ssh = || Reach::Ssh {
+                user: way.user.clone(),
+                port: way.port,
+                key: way.key.clone(),
+                jump: way.jump.clone(),
+                proxy: way.proxy.clone(),
+            };
             Host {
                 name: way.name.clone(),
                 address: way.address.clone(),
@@ -80,11 +88,11 @@ impl Launched {
 
 fn way(host: &Host) -> Way {
     let (name, address, local) = (host.name.clone(), host.address.clone(), host.reach == Reach::Local);
-    let (user, port, key, jump) = match &host.reach {
-        Reach::Local => (None, None, None, None),
-        Reach::Ssh { user, port, key, jump } => (user.clone(), *port, key.clone(), jump.clone()),
+    let (user, port, key, jump, proxy) = match &host.reach {
+        Reach::Local => (None, None, None, None, None),
+        Reach::Ssh { user, port, key, jump, proxy } => (user.clone(), *port, key.clone(), jump.clone(), proxy.clone()),
     };
-    Way { name, address, local, user, port, key, jump }
+    Way { name, address, local, user, port, key, jump, proxy }
 }
 
 fn folder() -> PathBuf {

@@ -39,7 +39,7 @@ mod tests {
 
     fn text(error: NotBegun) -> String {
         match error {
-            NotBegun::Wrong(text) | NotBegun::Here(text) => text,
+            NotBegun::Wrong(text) | NotBegun::Here(text) | NotBegun::CannotStart(text) => text,
         }
     }
 

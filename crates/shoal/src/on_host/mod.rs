@@ -1,4 +1,5 @@
-//! What `shoal` does on a host that is being examined by `shoal doctor` elsewhere.
+//! What `shoal` does on a host for one elsewhere that examines it (`shoal doctor`) or sends it files.
+//! What `shoal` does on a host for somebody elsewhere: `shoal doctor`, which examines it, and `shoal up`, which sets it up.
 //!
 //! | file | question |
 //! |---|---|
@@ -7,15 +8,19 @@
 //! | `bounded` | how does something that hangs not hang us |
 //! | `peer` | how is it told whom to dial, and how does it answer |
 //! | `listen`, `dial` | the two ends of a measurement |
+//! | `files` | how are files taken and given |
+//! | `setup` | how is this host set up as a node of a cluster |
 
 mod bounded;
 mod dial;
+pub mod files;
 mod gpus;
 mod items;
 mod listen;
 pub mod peer;
 pub mod probe;
 mod python;
+pub mod setup;
 
 use std::time::Duration;
 

@@ -173,6 +173,11 @@ impl Case<'_> {
         Launch { case: self, command, shown: format!("shoal {}", join(args)) }.args(args)
     }
 
+    /// A command of a shell that bears the mark, and all that it starts.
+    pub fn marked(&self, command: &str) -> String {
+        format!("export {}; {command}", self.set_mark())
+    }
+
     fn set_mark(&self) -> String {
         format!("{MARK}={}", self.mark)
     }

@@ -4,10 +4,12 @@
 //! says instead of being a test. Every process is killed and reaped when its owner is dropped, so nothing outlives a test.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod clusters;
 pub mod dice;
 pub mod gang;
 pub mod laptop;
 pub mod launching;
+pub mod on_nodes;
 pub mod process;
 pub mod quoting;
 pub mod snapshot;

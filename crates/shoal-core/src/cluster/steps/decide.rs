@@ -1,0 +1,133 @@
+//! Which steps of a node run, which are skipped, and why?
+
+use super::record::{Ended, Outcome, StepRecord};
+use super::{Kind, Known, Options, Step};
+use serde::Serialize;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    Run(Because),
+    Skip(Why),
+}
+
+/// Why a step runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    /// It does every time.
+    Always,
+    /// It never ran there.
+    New,
+    /// The whole node is new, whatever the options say.
+    NewNode,
+    /// What it says is not what ran.
+    Changed,
+    /// Files that it names, or brings, are not those of the last time.
+    FilesChanged,
+    /// This one before it runs.
+    After(String),
+    /// It failed the last time.
+    Failed(Ended),
+    /// It was cut off the last time.
+    Interrupted,
+    /// The container in which things were set up is not there any more.
+    ContainerGone,
+}
+
+/// Why a step is skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It ran, and nothing changed since.
+    Unchanged,
+    NoRestart,
+    RestartOnly,
+}
+
+impl std::fmt::Display for Because {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Because::Always => f.write_str("every time"),
+            Because::New => f.write_str("never ran here"),
+            Because::NewNode => f.write_str("this node is new"),
+            Because::Changed => f.write_str("it changed"),
+            Because::FilesChanged => f.write_str("its files changed"),
+            Because::After(step) => write!(f, "{step} runs before it"),
+            Because::Failed(how) => write!(f, "last time: {how}"),
+            Because::Interrupted => f.write_str("it was cut off last time"),
+            Because::ContainerGone => f.write_str("its container is gone"),
+        }
+    }
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Why::Unchanged => "unchanged",
+            Why::NoRestart => "--no-restart",
+            Why::RestartOnly => "--restart-only",
+        })
+    }
+}
+
+/// Commands are a chain: once one of them runs, those after it do too, as what they build on may be different now.
+pub fn decide(steps: &mut [Step], known: &Known, options: Options) {
+    let new_node = known.record.is_blank();
+    let started = known.record.steps.keys().any(|id| id.starts_with("start "));
+    let mut chain: Option<String> = None;
+    for step in steps {
+        let before = known.record.steps.get(&step.id);
+        let decision = match step.kind {
+            Kind::Connect | Kind::Synced | Kind::Efs => Decision::Run(Because::Always),
+            Kind::Start if options.no_restart && started => Decision::Skip(Why::NoRestart),
+            Kind::Start if options.no_restart => Decision::Run(Because::NewNode),
+            Kind::Start => Decision::Run(Because::Always),
+            Kind::Container if before.is_some_and(|b| b.outcome == Outcome::Done && b.made != known.container) => {
+                Decision::Run(Because::ContainerGone)
+            }
+            _ => compare(step, before, chain.as_ref().filter(|_| step.kind.is_chained())),
+        };
+        step.decision =
+            match decision {
+                // A container that is gone has to come back before anything can be started in it.
+                Decision::Run(because)
+                    if options.restart_only && step.kind.is_set_up() && because != Because::ContainerGone =>
+                {
+                    if new_node { Decision::Run(Because::NewNode) } else { Decision::Skip(Why::RestartOnly) }
+                }
+                decision => decision,
+            };
+        if step.kind.is_chained() && chain.is_none() && matches!(step.decision, Decision::Run(_)) {
+            chain = Some(step.id.clone());
+        }
+    }
+}
+
+impl Kind {
+    fn is_chained(self) -> bool {
+        matches!(self, Kind::Initialization | Kind::Container | Kind::Setup)
+    }
+
+    fn is_set_up(self) -> bool {
+        !matches!(self, Kind::Connect | Kind::Start | Kind::Efs)
+    }
+}
+
+fn compare(step: &Step, before: Option<&StepRecord>, runs: Option<&String>) -> Decision {
+    let Some(before) = before else {
+        return Decision::Run(Because::New);
+    };
+    let stamp = &before.stamp;
+    Decision::Run(match &before.outcome {
+        _ if stamp.own != step.stamp.own => Because::Changed,
+        _ if stamp.files != step.stamp.files => Because::FilesChanged,
+        Outcome::Failed(Ended::Stopped) | Outcome::Begun => Because::Interrupted,
+        Outcome::Failed(how) => Because::Failed(how.clone()),
+        Outcome::Done => match runs {
+            Some(step) => Because::After(step.clone()),
+            None if stamp.hash != step.stamp.hash => Because::Changed,
+            None => return Decision::Skip(Why::Unchanged),
+        },
+    })
+}

@@ -1,0 +1,138 @@
+//! The system's rsync, over the connection that is open already: which words it gets (pure), and how it is run.
+
+use super::line::{Trouble, trouble};
+use shoal_core::quote::quote;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Whether programs started here find it.
+pub fn is_here() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let runs = |file: &Path| std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    std::env::split_paths(&path).any(|folder| runs(&folder.join("rsync")))
+}
+
+/// What rsync starts instead of ssh. The connection is there; a second login is never made.
+pub fn shell(control: &Path) -> String {
+    let control = control.display().to_string();
+    format!("ssh -F none -S {} -o ControlMaster=no -o BatchMode=yes -o ProxyCommand=false", quote(&control))
+}
+
+/// Without owners: files belong to who logs in, whichever way they took. Not pressed: in a lab, rsync -z is slower than the network.
+const ALWAYS: [&str; 6] = ["-lpt", "-s", "--timeout=30", "--info=progress2", "--no-inc-recursive", "--outbuf=N"];
+
+/// Sends exactly these files of `root` to a folder.
+pub fn up(root: &Path, control: &Path, remote: &str) -> Vec<OsString> {
+    let mut args: Vec<OsString> = ALWAYS.map(Into::into).to_vec();
+    args.extend(["--files-from=-".into(), "--from0".into(), "-e".into(), shell(control).into()]);
+    let mut from = root.as_os_str().to_os_string();
+    from.push("/");
+    args.extend(["--".into(), from, format!("node:{}/", remote.trim_end_matches('/')).into()]);
+    args
+}
+
+/// Sends one file to a path that is its whole name there.
+pub fn up_file(local: &Path, control: &Path, remote: &str) -> Vec<OsString> {
+    let mut args: Vec<OsString> = ALWAYS.map(Into::into).to_vec();
+    args.extend(["-e".into(), shell(control).into(), "--".into(), local.into(), format!("node:{remote}").into()]);
+    args
+}
+
+/// As `rsync SRC DST` does: a slash behind SRC means what is in it.
+pub fn down(
+    control: &Path,
+    source: &str,
+    target: &Path,
+    excludes: &[String],
+    filters: &[String],
+    delete: bool,
+) -> Vec<OsString> {
+    let mut args: Vec<OsString> = ALWAYS.map(Into::into).to_vec();
+    args.push("-r".into());
+    args.extend(delete.then(|| "--delete".into()));
+    args.extend(excludes.iter().flat_map(|pattern| ["--exclude".into(), pattern.into()]));
+    args.extend(filters.iter().flat_map(|file| ["--filter".into(), format!("dir-merge,- {file}").into()]));
+    args.extend(["-e".into(), shell(control).into(), "--".into(), format!("node:{source}").into(), target.into()]);
+    args
+}
+
+/// Runs it; `told` gets the bytes so far.
+pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u64)) -> Result<(), Trouble> {
+    let mut command = Command::new("rsync");
+    command.args(args).env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child =
+        command.spawn().map_err(|e| trouble(node, format!("rsync cannot be run: {e}"), "install rsync here"))?;
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    // Both end with rsync, which ends by itself when nothing moves for half a minute.
+    std::thread::spawn(move || drop(stdin.map(|mut stdin| stdin.write_all(&input))));
+    let complaints = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.map(|stderr| stderr.take(64 << 10).read_to_string(&mut text));
+        text
+    });
+    let mut line = Vec::new();
+    for byte in
+        child.stdout.take().into_iter().flat_map(|out| std::io::BufReader::new(out).bytes()).map_while(Result::ok)
+    {
+        match byte {
+            b'\r' | b'\n' => {
+                let text = String::from_utf8_lossy(&line).into_owned();
+                let number: String = text.split_whitespace().next().unwrap_or_default().replace(',', "");
+                let _ = number.parse().map(&mut *told);
+                line.clear();
+            }
+            other => line.push(other),
+        }
+    }
+    let status = child.wait().map_err(|e| trouble(node, format!("rsync's end cannot be had: {e}"), ""))?;
+    let said = complaints.join().unwrap_or_default();
+    if status.success() { Ok(()) } else { Err(explain(node, status.code(), &said)) }
+}
+
+/// What rsync's complaint means (pure).
+fn explain(node: &str, code: Option<i32>, said: &str) -> Trouble {
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let first = lines.first().copied().unwrap_or("it does not say why");
+    let has = |sign: &str| said.contains(sign);
+    let hint = if has("No space left") || has("quota") {
+        "free space there, or choose another place"
+    } else if has("Read-only") {
+        "that file system is mounted read-only; choose another place"
+    } else if has("Permission denied") {
+        "the user who logs in there may not do this; choose a place in its home"
+    } else if has("No such file") {
+        "is the path spelt as it is there?"
+    } else {
+        "run the same command again: what is there is not sent twice"
+    };
+    let code = code.map_or_else(|| "by a signal".to_string(), |code| format!("with code {code}"));
+    trouble(node, format!("rsync ended {code}: {first}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rsync_uses_the_open_connection_and_no_other() {
+        let words = up(Path::new("/a b"), Path::new("/run/s p/x"), "/root/t/");
+        let text: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+        assert!(text.contains(
+            &"ssh -F none -S '/run/s p/x' -o ControlMaster=no -o BatchMode=yes -o ProxyCommand=false".to_string()
+        ));
+        assert_eq!(text[text.len() - 2..], ["/a b/", "node:/root/t/"]);
+        assert!(!text.iter().any(|w| w.contains('z')), "{text:?}");
+    }
+
+    #[test]
+    fn the_usual_complaints_have_hints() {
+        let said = "rsync: [receiver] write failed on \"/x\": No space left on device (28)\nrsync error: ...";
+        let trouble = explain("n", Some(11), said);
+        assert!(trouble.what.contains("with code 11") && trouble.what.contains("No space left"), "{trouble}");
+        assert!(trouble.hint.contains("free space"));
+    }
+}

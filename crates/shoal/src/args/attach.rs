@@ -1,0 +1,37 @@
+//! `shoal attach`'s command line.
+
+use super::cluster::Common;
+use super::reaching::Reaching;
+use clap::Args as ClapArgs;
+
+/// Open a shell on the head of a cluster, or on another node.
+///
+/// Use it to work there by hand, to come back to a tmux or screen session, or to reach a port of the node from here (-p).
+#[derive(Debug, ClapArgs)]
+#[command(after_help = HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub cluster: Common,
+
+    /// On this node instead of the head: its name or address.
+    #[arg(long, visible_alias = "node-ip", value_name = "ADDRESS")]
+    pub node: Option<String>,
+
+    #[command(flatten)]
+    pub reaching: Reaching,
+
+    /// A new session, with --tmux or --screen; without it, the last one is joined if there is one.
+    #[arg(short = 'N', long)]
+    pub new: bool,
+}
+
+const HELP: &str = "\
+Exit codes:
+  that of the shell
+  2    the command line or the cluster file is wrong, or stdin is no terminal
+  255  the node could not be reached, or the connection broke
+
+Examples:
+  shoal attach cluster.yaml
+  shoal attach cluster.yaml --tmux -p 8265
+  shoal attach cluster.yaml --node 10.0.0.12";

@@ -1,0 +1,197 @@
+//! Machines of AWS, through `shoal-aws`.
+
+use super::helper::{self, Helper};
+use super::provider::{End, Provider, Trouble};
+use shoal_core::cluster::cloud::difference::{Instance, State};
+use shoal_core::cluster::cloud::efs::{Shared, mount_command};
+use shoal_core::cluster::cloud::prices::{self, Meter};
+use shoal_core::cluster::cloud::protocol::{Ask, Ending, Event, Request, VERSION};
+use shoal_core::cluster::cloud::removal::Scan;
+use shoal_core::cluster::{Aws as Said, Cluster, Node, Role};
+use shoal_core::fleet::{Host, Reach, Slots};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A new instance takes a minute or two until sshd answers; one that has not after this long is named as unreachable.
+const FIRST_ANSWER: Duration = Duration::from_secs(300);
+
+pub struct Aws {
+    cluster: Cluster,
+    said: Said,
+    folder: PathBuf,
+    helper: Helper,
+    known: RefCell<Option<Known>>,
+}
+
+/// What AWS said last.
+struct Known {
+    instances: Vec<Instance>,
+    shared: Option<Shared>,
+    key: Option<String>,
+}
+
+impl Aws {
+    pub fn new(cluster: &Cluster, said: &Said) -> Result<Aws, Trouble> {
+        let folder = state_folder().ok_or_else(|| Trouble {
+            what: "there is no place for the cluster's ledger: neither XDG_STATE_HOME nor HOME is set".into(),
+            hint: "set HOME".into(),
+        })?;
+        let folder = folder.join("clusters").join(&cluster.name);
+        Ok(Aws::in_folder(cluster, said, folder, Helper::find()))
+    }
+
+    /// As `new`, with ledger and key in that folder, through that program.
+    pub fn in_folder(cluster: &Cluster, said: &Said, folder: PathBuf, helper: Helper) -> Aws {
+        Aws { cluster: cluster.clone(), said: said.clone(), folder, helper, known: RefCell::default() }
+    }
+
+    fn ask(&self, ask: Ask, tell: &dyn Fn(&str)) -> Result<Event, Trouble> {
+        let request = Request {
+            version: VERSION,
+            cluster: self.cluster.clone(),
+            folder: self.folder.to_string_lossy().into_owned(),
+            by: who(),
+            take_over: is_set("SHOAL_TAKE_OVER"),
+            ask,
+        };
+        helper::ask(&self.helper, &request, tell)
+    }
+
+    /// An image of the head under that name: its id.
+    pub fn bake(&self, name: &str, reboot: bool, tell: &dyn Fn(&str)) -> Result<String, Trouble> {
+        match self.ask(Ask::Bake { name: name.into(), reboot }, tell)? {
+            Event::Baked { id, .. } => Ok(id),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What is there of the cluster, without changing anything.
+    pub fn scan(&self) -> Result<Scan, Trouble> {
+        match self.ask(Ask::Scan, &|_| {})? {
+            Event::Ended { scan, .. } => Ok(scan),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn learn(&self, event: Event) -> Result<Vec<Node>, Trouble> {
+        let Event::Nodes { nodes: instances, shared, key } = event else { return Err(unexpected()) };
+        let known = Known { instances, shared, key };
+        let nodes = known.instances.iter().filter_map(|one| self.node(one, known.key.as_deref())).collect();
+        *self.known.borrow_mut() = Some(known);
+        Ok(nodes)
+    }
+
+    /// `None`: it does not run, or has no address yet.
+    fn node(&self, instance: &Instance, made: Option<&str>) -> Option<Node> {
+        if !matches!(instance.state, State::Running | State::Pending) {
+            return None;
+        }
+        let internal = instance.internal.clone()?;
+        let address = if self.said.use_internal_ips { None } else { instance.external.clone() };
+        let address = address.unwrap_or_else(|| internal.clone());
+        let auth = &self.cluster.auth;
+        let key = auth.key.clone().or_else(|| self.named_key()).or_else(|| made.map(Into::into));
+        let (user, jump, proxy) = (auth.user.clone(), auth.jump.clone(), auth.proxy_command.clone());
+        let reach = Reach::Ssh { user, port: auth.port, key, jump, proxy };
+        let group = if instance.role == Role::Head { "head" } else { "worker" };
+        let host = Host { name: address.clone(), address, reach, groups: vec![group.into()], slots: Slots::default() };
+        Some(Node { role: instance.role, kind: instance.kind.clone(), host, internal })
+    }
+
+    /// Ray keeps the private half of a named key pair there.
+    fn named_key(&self) -> Option<String> {
+        let name = self.said.key_name.as_ref()?;
+        let file = Path::new(&std::env::var_os("HOME")?).join(".ssh").join(format!("{name}.pem"));
+        file.is_file().then(|| file.to_string_lossy().into_owned())
+    }
+}
+
+impl Provider for Aws {
+    fn nodes(&self) -> Result<Vec<Node>, Trouble> {
+        let event = self.ask(Ask::Nodes, &|_| {})?;
+        self.learn(event)
+    }
+
+    fn ensure(&self, tell: &dyn Fn(&str)) -> Result<Vec<Node>, Trouble> {
+        let event = self.ask(Ask::Ensure { replace: is_set("SHOAL_REPLACE") }, tell)?;
+        self.learn(event)
+    }
+
+    fn end(&self, how: &End, tell: &dyn Fn(&str)) -> Result<Vec<String>, Trouble> {
+        let End { workers_only, keep_min_workers, keep_stopped } = *how;
+        let workers_only = workers_only || keep_min_workers;
+        let how = Ending { keep_stopped, workers_only, keep_min_workers };
+        let Event::Ended { gone, scan } = self.ask(Ask::End { how }, tell)? else { return Err(unexpected()) };
+        for (remains, word) in scan.kept.iter().map(|r| (r, "kept")).chain(scan.others.iter().map(|r| (r, "not ours")))
+        {
+            tell(&format!("{word}: {} ({})", remains.object, remains.why));
+        }
+        if scan.left.is_empty() {
+            return Ok(gone);
+        }
+        let left: Vec<String> = scan.left.iter().map(|remains| remains.object.to_string()).collect();
+        Err(Trouble {
+            what: format!(
+                "{} objects of cluster `{}` are still there: {}",
+                left.len(),
+                self.cluster.name,
+                left.join("; ")
+            ),
+            hint: "the lines above say why; `shoal down` again goes on with them".into(),
+        })
+    }
+
+    fn costs(&self, now_ms: u64) -> Option<String> {
+        if self.known.borrow().is_none() {
+            self.nodes().ok()?;
+        }
+        let known = self.known.borrow();
+        let running = known.as_ref()?.instances.iter().filter(|one| one.state == State::Running);
+        let meters: Vec<Meter<'_>> =
+            running.map(|one| Meter { instance_type: &one.instance_type, spot: one.spot, since: one.since }).collect();
+        prices::line(&self.said.region, &meters, now_ms / 1000)
+    }
+
+    fn machines_stay(&self, how: &End) -> bool {
+        how.keep_stopped || self.said.cache_stopped_nodes
+    }
+
+    fn patience(&self) -> Duration {
+        FIRST_ANSWER
+    }
+
+    fn efs(&self) -> Option<String> {
+        let known = self.known.borrow();
+        let known = known.as_ref()?;
+        let place = |one: &Instance| Some((one.internal.clone()?, one.zone.clone()));
+        let places: Vec<(String, String)> = known.instances.iter().filter_map(place).collect();
+        let places: Vec<(&str, &str)> =
+            places.iter().map(|(address, zone)| (address.as_str(), zone.as_str())).collect();
+        known.shared.as_ref().map(|shared| mount_command(shared, &places))
+    }
+}
+
+fn unexpected() -> Trouble {
+    Trouble {
+        what: "shoal-aws gave an answer to another question".into(),
+        hint: "install shoal and shoal-aws of one release".into(),
+    }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// user@machine.
+fn who() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
+    let machine = rustix::system::uname();
+    format!("{user}@{}", machine.nodename().to_string_lossy())
+}
+
+fn state_folder() -> Option<PathBuf> {
+    let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    Some(base.join("shoal"))
+}

@@ -1,0 +1,42 @@
+//! Reading a cluster file from disk: with this process's environment, with what fills its slots, and with its
+//! warnings said.
+
+use crate::args::cluster::Common;
+use crate::commands::fleet_file::text_of;
+use shoal_core::cluster::Cluster;
+use shoal_core::cluster::read::{self, Given, Reading, values};
+use std::path::Path;
+
+/// The cluster, or what to print.
+pub fn read(path: &Path, options: &Common) -> Result<Cluster, String> {
+    let given = given(options)?;
+    read_with(path, &given).map(|reading| reading.cluster)
+}
+
+/// As `read`, with all that is given; for verbs that change the counts.
+pub fn read_with(path: &Path, given: &Given) -> Result<Reading, String> {
+    let text = text_of(path)?;
+    let reading = read::read(&path.display().to_string(), &text, given).map_err(|errors| errors.to_string())?;
+    reading.warnings.iter().for_each(|warning| eprintln!("{warning}\n"));
+    Ok(reading)
+}
+
+/// What is known beside the file.
+pub fn given(options: &Common) -> Result<Given, String> {
+    let mut given = of_environment();
+    given.name = options.cluster_name.clone();
+    if let Some(path) = &options.values {
+        let text = text_of(path)?;
+        given.values = values::of_file(&path.display().to_string(), &text).map_err(|errors| errors.to_string())?;
+    }
+    given.values.extend(options.set.iter().cloned());
+    Ok(given)
+}
+
+/// The environment alone. What is not UTF-8 there cannot be named in a file either.
+pub fn of_environment() -> Given {
+    let text = |text: std::ffi::OsString| text.into_string().ok();
+    let env = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+    let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
+    Given { env: env.collect(), home, ..Given::default() }
+}

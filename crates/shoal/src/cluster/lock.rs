@@ -1,0 +1,104 @@
+//! Who works on a cluster from this machine? One `up` or `down` at a time; and a `down` may end an `up`.
+
+use rustix::process::Signal;
+use shoal_core::cluster::steps::wire::Holder;
+use shoal_daemon::proc;
+use shoal_daemon::records::unix_ms;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long an `up` that was told to stop may take: it ends what runs on its nodes first.
+const STOPPING: Duration = Duration::from_secs(40);
+
+/// Held until it is dropped, or this program ends in whatever way.
+pub struct Lock {
+    _file: File,
+    pub folder: PathBuf,
+    pub holder: Holder,
+}
+
+/// What this machine keeps of a cluster.
+pub fn folder(cluster: &str) -> PathBuf {
+    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = var("XDG_STATE_HOME").or_else(|| Some(var("HOME")?.join(".local/state")));
+    state.unwrap_or_else(|| PathBuf::from("/tmp")).join("shoal/clusters").join(cluster)
+}
+
+fn me(verb: &str) -> Holder {
+    let (pid, since_ms) = (std::process::id(), unix_ms());
+    let who = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    let who = who.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
+    Holder { id: format!("{pid}-{since_ms}"), who, verb: verb.into(), pid, machine: proc::node_name(), since_ms }
+}
+
+/// Why there is no lock.
+pub enum NoLock {
+    Held(Option<Holder>),
+    Broken(std::io::Error),
+}
+
+impl NoLock {
+    pub fn text(&self, cluster: &str) -> String {
+        match self {
+            NoLock::Held(holder) => held(cluster, holder.as_ref()),
+            NoLock::Broken(e) => format!("{} cannot be locked: {e}", folder(cluster).display()),
+        }
+    }
+}
+
+/// In the words of a message.
+pub fn held(cluster: &str, holder: Option<&Holder>) -> String {
+    let Some(holder) = holder else {
+        return format!("cluster `{cluster}` is being worked on by somebody else");
+    };
+    let since = shoal_core::outcome::duration(unix_ms().saturating_sub(holder.since_ms));
+    format!("cluster `{cluster}` is being worked on by {holder} for {since}")
+}
+
+pub fn take(cluster: &str, verb: &str) -> Result<Lock, NoLock> {
+    let folder = folder(cluster);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(NoLock::Broken)?;
+    let open =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"));
+    let mut file = open.map_err(NoLock::Broken)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let _ = file.read_to_string(&mut text);
+            return Err(NoLock::Held(serde_json::from_str(&text).ok()));
+        }
+        Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
+    }
+    let holder = me(verb);
+    let mut write = || {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&serde_json::to_vec(&holder)?)
+    };
+    write().map_err(NoLock::Broken)?;
+    Ok(Lock { _file: file, folder, holder })
+}
+
+/// As `take`; an `up` of this machine that has it is told to stop, and waited for.
+pub fn take_from_up(cluster: &str, tell: &dyn Fn(&str)) -> Result<Lock, NoLock> {
+    let holder = match take(cluster, "down") {
+        Err(NoLock::Held(Some(holder))) if holder.verb == "up" && holder.machine == proc::node_name() => holder,
+        other => return other,
+    };
+    tell(&format!("{holder} is told to stop"));
+    let asked = proc::process(holder.pid).is_some_and(|process| proc::signal(process, Signal::TERM));
+    if !asked {
+        return take(cluster, "down");
+    }
+    let deadline = Instant::now() + STOPPING;
+    loop {
+        match take(cluster, "down") {
+            Err(NoLock::Held(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What people see while nodes are set up: a line a node on a terminal, plain lines elsewhere, events as JSON where a program reads.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use shoal_core::outcome::duration;
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+/// More nodes than this are summed up, so that the table stays on the screen.
+const MOST_LINES: usize = 40;
+const DRAW_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// A table on a terminal, plain lines elsewhere; `output`: with what the commands print.
+    People {
+        output: bool,
+    },
+    Json,
+}
+
+/// What happened on a node.
+pub enum Event<'e> {
+    Doing(&'e str),
+    /// So many steps are ahead.
+    Planned {
+        steps: usize,
+    },
+    Begun {
+        step: &'e str,
+        what: &'e str,
+    },
+    Line {
+        step: &'e str,
+        text: &'e str,
+    },
+    Ended {
+        step: &'e str,
+        how: &'e str,
+        ms: u64,
+        good: bool,
+    },
+    /// Something worth a line of its own.
+    Said(&'e str),
+    Over {
+        state: &'e str,
+        good: bool,
+    },
+}
+
+#[derive(Default)]
+struct Row {
+    name: String,
+    step: String,
+    k: usize,
+    n: usize,
+    since: Option<Instant>,
+    last: String,
+    over: bool,
+}
+
+struct Inner {
+    rows: Vec<Row>,
+    bars: Option<(MultiProgress, Vec<ProgressBar>)>,
+    style: Style,
+    width: usize,
+}
+
+#[derive(Clone)]
+pub struct Table(Arc<Mutex<Inner>>);
+
+impl Table {
+    pub fn new(style: Style, names: &[&str]) -> Table {
+        let live = matches!(style, Style::People { .. }) && std::io::stderr().is_terminal();
+        let bars = live.then(|| {
+            let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+            let plain = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let bar = |_| all.add(ProgressBar::no_length().with_style(plain.clone()));
+            let bars = (0..names.len().min(MOST_LINES)).map(bar).collect();
+            (all, bars)
+        });
+        let row = |name: &&str| Row { name: (*name).into(), ..Row::default() };
+        let rows = names.iter().map(row).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let inner = Arc::new(Mutex::new(Inner { rows, bars, style, width }));
+        if live {
+            tick(Arc::downgrade(&inner));
+        }
+        Table(inner)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A thread that panicked while drawing has left nothing that matters.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub fn tell(&self, i: usize, event: Event) {
+        self.inner().tell(i, &event);
+    }
+
+    /// A line about all of it.
+    pub fn say(&self, text: &str) {
+        self.inner().say(text);
+    }
+
+    /// An event for programs.
+    pub fn event(&self, kind: &str, fields: Value) {
+        self.inner().event(kind, fields);
+    }
+
+    /// Leaves the table as it is and goes on below it.
+    pub fn close(&self) {
+        let mut inner = self.inner();
+        inner.draw();
+        if let Some((_, bars)) = inner.bars.take() {
+            bars.iter().for_each(ProgressBar::abandon);
+        }
+    }
+}
+
+fn tick(inner: Weak<Mutex<Inner>>) {
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(DRAW_EVERY);
+            let Some(inner) = inner.upgrade() else { return };
+            let Ok(inner) = inner.lock() else { return };
+            inner.draw();
+        }
+    });
+}
+
+impl Inner {
+    fn tell(&mut self, i: usize, event: &Event) {
+        let plain = self.bars.is_none();
+        let Some(row) = self.rows.get_mut(i) else { return };
+        let name = row.name.clone();
+        let mut line = None;
+        match event {
+            Event::Doing(what) => {
+                row.step = (*what).into();
+                row.since = Some(Instant::now());
+            }
+            Event::Planned { steps } => {
+                row.n = *steps;
+                row.k = 0;
+            }
+            Event::Begun { step, what } => {
+                row.k += 1;
+                row.step = (*step).into();
+                row.since = Some(Instant::now());
+                row.last.clear();
+                let what = shoal_core::document::node::short(what);
+                let words = if step.ends_with(&what) { (*step).to_string() } else { format!("{step}: {what}") };
+                line = Some(format!("{name}: [{}/{}] {words}", row.k, row.n));
+                self.event("begun", json!({ "node": name, "step": step }));
+            }
+            Event::Line { step, text } => {
+                row.last = (*text).into();
+                if self.style == (Style::People { output: true }) {
+                    line = Some(format!("{name} | {text}"));
+                }
+                self.event("line", json!({ "node": name, "step": step, "text": text }));
+            }
+            Event::Ended { step, how, ms, good } => {
+                if !good {
+                    line = Some(format!("{name}: {step}: {how}"));
+                }
+                self.event("ended", json!({ "node": name, "step": step, "how": how, "ms": ms, "good": good }));
+            }
+            Event::Said(text) => {
+                self.say(&format!("{name}: {text}"));
+                self.event("said", json!({ "node": name, "text": text }));
+            }
+            Event::Over { state, good } => {
+                row.step = (*state).into();
+                row.since = None;
+                row.over = true;
+                if *good {
+                    row.last.clear();
+                }
+                self.event("node", json!({ "node": name, "state": state, "good": good }));
+            }
+        }
+        if let Some(line) = line.filter(|_| plain) {
+            self.say(&line);
+        }
+        self.draw();
+    }
+
+    fn say(&self, text: &str) {
+        match (&self.bars, self.style) {
+            (_, Style::Json) => {}
+            (Some((all, _)), _) => drop(all.println(text)),
+            (None, _) => eprintln!("{text}"),
+        }
+    }
+
+    fn event(&self, kind: &str, mut fields: Value) {
+        if self.style != Style::Json {
+            return;
+        }
+        if let Some(map) = fields.as_object_mut() {
+            map.insert("event".into(), json!(kind));
+        }
+        crate::say::line(fields);
+    }
+
+    fn draw(&self) {
+        let Some((_, bars)) = &self.bars else { return };
+        let width = self.width;
+        for (row, bar) in self.rows.iter().zip(bars) {
+            let count = if row.n > 0 { format!("{}/{}", row.k, row.n) } else { String::new() };
+            let time = row.since.map(|at| duration(at.elapsed().as_millis() as u64)).unwrap_or_default();
+            bar.set_message(format!("{:<width$}  {count:>5}  {:<12} {time:>8}  {}", row.name, row.step, row.last));
+        }
+    }
+}

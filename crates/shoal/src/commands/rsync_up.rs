@@ -1,0 +1,63 @@
+//! Puts files onto a cluster's nodes.
+
+use super::run::NotBegun;
+use crate::args::rsync_up::Args;
+use crate::cluster::transfer::{Party, as_rsync, conclude, mounts, rules};
+use crate::cluster::transfer_screen::{Screen, attended};
+use crate::cluster::{file, watch::Watch};
+use crate::exit::Exit;
+use crate::signals;
+use shoal_hosts::files::{Delivery, Options, push_with};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const PROGRAM: &str = "shoal rsync-up";
+
+pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
+    if cluster.docker.is_some() {
+        // The seam for containers: paths are theirs. Joined with `cluster::shell`.
+        return Err(NotBegun::Wrong("files cannot be put into containers yet".into()));
+    }
+    let rules = rules(&cluster.files, &args.exclude);
+    let (deliveries, under): (Vec<Delivery>, Option<String>) = match (&args.source, &args.target) {
+        (Some(source), Some(target)) => {
+            let (delivery, under) = as_rsync(source, source.is_dir(), target, &rules);
+            (vec![delivery], under)
+        }
+        (Some(_), None) => return Err(NotBegun::Wrong("SRC without DST: give both, or neither".into())),
+        (None, _) => (mounts(&cluster.files, &rules), None),
+    };
+    if deliveries.is_empty() {
+        eprintln!("{PROGRAM}: {} has no file_mounts: nothing to send", args.common.file.display());
+        return Ok(Exit::Success.into());
+    }
+    if args.source.is_none() && cluster.files.continuously && !args.watch {
+        eprintln!("{PROGRAM}: file_mounts_sync_continuously: add --watch to go on sending what changes");
+    }
+    if let Some(missing) = deliveries.iter().find(|delivery| !delivery.local.exists()) {
+        let hint = "paths of SRC and of file_mounts are of this machine";
+        return Err(NotBegun::Wrong(format!("{}: no such file or folder\n  hint: {hint}", missing.local.display())));
+    }
+    let party = Party::of(&cluster, args.all_nodes, args.node.as_deref())?;
+    let stop = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
+    let options = Options { delete: args.delete, direct: args.direct, no_rsync: false, under };
+    // Before anything is sent: what changes meanwhile is not missed.
+    let paths: Vec<PathBuf> = deliveries.iter().map(|delivery| delivery.local.clone()).collect();
+    let watch = args.watch.then(|| Watch::over(&paths)).transpose().map_err(NotBegun::Here)?;
+    loop {
+        let screen = Screen::new(PROGRAM, &party);
+        let results = attended(PROGRAM, &stop, &screen, || {
+            push_with(&party.ways(), &deliveries, &options, &|node, progress| screen.tell(node, progress))
+        });
+        let code = conclude(PROGRAM, &party, &results, screen.took(), args.json);
+        let Some(watch) = &watch else { return Ok(code) };
+        eprintln!(
+            "{PROGRAM}: watching {}; Ctrl-C ends it",
+            paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+        );
+        if !watch.wait(&|| stop() > 0) {
+            return Ok(Exit::Success.into());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Brings a cluster up.
+
+use super::run::NotBegun;
+use crate::args::up::Args;
+use crate::cluster::confirm::confirm;
+use crate::cluster::file;
+use crate::cluster::up::{Order, up};
+use shoal_core::cluster::steps::Options;
+use shoal_core::cluster::{Cluster, Provider};
+use std::process::ExitCode;
+
+pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    let mut cluster = file::read(&args.cluster.file, &args.cluster).map_err(NotBegun::Wrong)?;
+    count_workers(&mut cluster, args.min_workers, args.max_workers).map_err(NotBegun::Wrong)?;
+    if args.no_config_cache && !args.json {
+        eprintln!("shoal up: --no-config-cache has no effect: there is no cache of configurations");
+    }
+    if !args.plan {
+        confirm(&question(&cluster, args), args.yes)?;
+    }
+    let shown = args.cluster.file.display().to_string();
+    let order = Order {
+        file: &shown,
+        options: Options {
+            no_restart: args.no_restart,
+            restart_only: args.restart_only,
+            no_usage_stats: args.disable_usage_stats,
+            normal_shells: args.use_normal_shells,
+        },
+        plan_only: args.plan,
+        json: args.json,
+        output: !args.redirect_command_output,
+        limit_s: args.step_timeout,
+    };
+    up(&cluster, &order)
+}
+
+/// What the command line says of counts is said of the whole cluster (pure).
+fn count_workers(cluster: &mut Cluster, min: Option<u32>, max: Option<u32>) -> Result<(), String> {
+    if let Some(max) = max {
+        cluster.max_workers = max;
+        cluster.workers.iter_mut().for_each(|kind| {
+            kind.max_workers = kind.max_workers.min(max);
+            kind.min_workers = kind.min_workers.min(max);
+        });
+    }
+    let Some(min) = min else { return Ok(()) };
+    if min > cluster.max_workers {
+        return Err(format!("--min-workers {min} is more than the cluster may have ({})", cluster.max_workers));
+    }
+    // As Ray's flag: of the first type, for what the file's own minima do not make up.
+    let others: u32 = cluster.workers.iter().skip(1).map(|kind| kind.min_workers).sum();
+    if let Some(first) = cluster.workers.first_mut() {
+        first.min_workers = min.saturating_sub(others);
+        first.max_workers = first.max_workers.max(first.min_workers);
+    }
+    Ok(())
+}
+
+fn question(cluster: &Cluster, args: &Args) -> String {
+    let machines = match &cluster.provider {
+        Provider::Local(local) => {
+            let workers = local.workers.len().min(cluster.max_workers as usize);
+            format!("{} machines of yours", workers + 1)
+        }
+        Provider::Aws(aws) => {
+            let workers: u32 = cluster.workers.iter().map(|kind| kind.min_workers).sum();
+            format!("{} machines in {}, which cost money", workers + 1, aws.region)
+        }
+    };
+    let what = if args.no_restart { "set-up commands run where needed" } else { "start commands run on all of them" };
+    format!("bring up cluster {}: {machines}; {what}?", cluster.name)
+}

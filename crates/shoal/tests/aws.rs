@@ -1,0 +1,128 @@
+//! Machines of a mock AWS as people reach them: every instance is a test host, and no other address is dialled.
+
+use serde_json::{Value, json};
+use shoal::cluster::aws::Aws;
+use shoal::cluster::helper::Helper;
+use shoal::cluster::provider::{End, Provider};
+use shoal_core::cluster::cloud::removal::Scan;
+use shoal_core::cluster::{Auth, Aws as Said, Cluster, Files, Node, NodeType, Provider as Kind, Role};
+use shoal_core::fleet::Reach;
+use shoal_testkit::cloud::{Bridge, Cloud};
+use shoal_testkit::{HostsSpec, binary, wait};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+const BOUND: Duration = Duration::from_secs(30);
+
+fn kind(name: &str, node_config: Value, min_workers: u32) -> NodeType {
+    NodeType {
+        name: name.into(),
+        node_config,
+        resources: Value::Null,
+        min_workers,
+        max_workers: min_workers,
+        initialization_commands: Vec::new(),
+        setup_commands: Vec::new(),
+        start_commands: Vec::new(),
+        docker: None,
+    }
+}
+
+fn said() -> Said {
+    Said {
+        region: "us-west-2".into(),
+        zones: Vec::new(),
+        cache_stopped_nodes: false,
+        use_internal_ips: true,
+        allow_from: vec!["10.0.0.0/8".into()],
+        key_name: None,
+        security_group: None,
+        efs: None,
+        placement_group: true,
+    }
+}
+
+fn cluster() -> Cluster {
+    let node = json!({"ImageId": "ami-03cf127a", "InstanceType": "t3.micro"});
+    Cluster {
+        name: "paper".into(),
+        provider: Kind::Aws(said()),
+        auth: Auth { user: Some("root".into()), ..Auth::default() },
+        docker: None,
+        head: kind("head", node.clone(), 0),
+        workers: vec![kind("worker", node, 2)],
+        max_workers: 2,
+        files: Files::default(),
+        mesh_keys: false,
+    }
+}
+
+/// The real ssh, as the nodes say that they are reached.
+fn ssh(bridge: &Bridge, node: &Node, command: &str) -> Output {
+    let Reach::Ssh { user, key, .. } = &node.host.reach else { panic!("{node:?}") };
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-F").arg(bridge.ssh_config()).args(["-o", "IdentitiesOnly=yes", "-i", key.as_deref().expect("a key")]);
+    ssh.args(["-l", user.as_deref().expect("a user"), &node.host.address, command]).output().expect("ssh runs")
+}
+
+#[test]
+fn instances_are_reached_baked_and_given_back() {
+    let Some(cloud) = Cloud::up_or_skip() else { return };
+    let Some(bridge) = Bridge::up_or_skip(&cloud, HostsSpec::new("aws", 3)) else { return };
+    let home = tempfile::tempdir().expect("a home");
+    let env = cloud.settings().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+    let helper = Helper { program: binary("shoal-aws"), env };
+    let aws = Aws::in_folder(&cluster(), &said(), home.path().join("paper"), helper);
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |text: &str| told.lock().expect("no panic").push(text.to_string());
+
+    assert_eq!(aws.nodes().map_err(|t| t.to_string()), Ok(Vec::new()));
+    let nodes = aws.ensure(&tell).unwrap_or_else(|trouble| panic!("{trouble}"));
+    let roles: Vec<Role> = nodes.iter().map(|node| node.role).collect();
+    assert_eq!(roles, [Role::Head, Role::Worker, Role::Worker]);
+    assert!(told.lock().expect("no panic").iter().any(|text| text.starts_with("launching 2 x t3.micro")));
+
+    // Every node is a host of its own, and only the cluster's key opens it.
+    let mut names = Vec::new();
+    for node in &nodes {
+        let out = wait::until(BOUND, || Some(ssh(&bridge, node, "hostname")).filter(|out| out.status.success()));
+        let out = out.unwrap_or_else(|| panic!("{:?}", ssh(&bridge, node, "hostname")));
+        names.push(String::from_utf8_lossy(&out.stdout).trim().to_string());
+    }
+    names.sort();
+    let mut hosts: Vec<String> = bridge.hosts().iter().map(|host| host.name.clone()).collect();
+    hosts.sort();
+    assert_eq!(names, hosts);
+
+    // An address that moto invents and that belongs to a stranger leads nowhere.
+    let mut stranger = nodes[0].clone();
+    stranger.host.address = "54.214.1.2".into();
+    let out = ssh(&bridge, &stranger, "true");
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && errors.contains("127.0.0.1"), "{errors}");
+
+    let costs = aws.costs(u64::MAX).expect("a cost line");
+    assert!(costs.starts_with("cost: about $0.03 an hour") && costs.contains("3 x t3.micro; us-west-2"), "{costs}");
+    let image = aws.bake("paper-2026", true, &tell).unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert!(image.starts_with("ami-"));
+
+    let gone = aws.end(&End::default(), &tell).unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert_eq!(gone.iter().filter(|gone| gone.starts_with("instance ")).count(), 3, "{gone:?}");
+    let kept = format!("kept: image {image} (paper-2026)");
+    assert!(told.lock().expect("no panic").iter().any(|text| text.starts_with(&kept)), "{told:?}");
+    let scan = aws.scan().unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert_eq!((scan.left, scan.others), (Scan::default().left, Scan::default().others));
+    for node in &nodes {
+        let dead = wait::until(BOUND, || (!ssh(&bridge, node, "true").status.success()).then_some(()));
+        assert!(dead.is_some(), "{} still answers", node.host.name);
+    }
+}
+
+#[test]
+fn a_missing_helper_is_named() {
+    let home = tempfile::tempdir().expect("a home");
+    let helper = Helper { program: home.path().join("not-there"), env: Vec::new() };
+    let aws = Aws::in_folder(&cluster(), &said(), home.path().join("paper"), helper);
+    let trouble = aws.nodes().expect_err("no program");
+    assert!(trouble.what.contains("shoal-aws") && trouble.hint.contains("beside shoal"), "{trouble}");
+}

@@ -1,0 +1,143 @@
+//! `shoal up`, `status` and `down` on test hosts over real ssh: what runs, what is skipped, what is left.
+
+mod support;
+
+use support::clusters::Lab;
+
+/// Appends its name to `~/ran`, where the test looks.
+fn ran(name: &str) -> String {
+    format!("echo {name} >> ~/ran")
+}
+
+fn commands(list: &[String]) -> String {
+    list.iter().map(|command| format!("  - {command:?}\n")).collect()
+}
+
+/// Set-up that only ends when all nodes are at it at the same time.
+#[test]
+fn from_nothing_to_up_and_down_again() {
+    let Some(lab) = Lab::new("up", 4) else { return };
+    let meeting = tempfile::Builder::new().prefix("shoal-test-").tempdir_in("/srv").expect("a folder all hosts see");
+    let meet = format!(
+        "touch {0}/$(uname -n); for i in $(seq 300); do [ $(ls {0} | wc -l) = 4 ] && exit 0; sleep 0.1; done; exit 9",
+        meeting.path().display()
+    );
+    lab.write("proj/requirements.txt", "numpy\n");
+    lab.write("data/one", "1\n");
+    let mounts = format!("file_mounts:\n  ~/proj: {0}/proj\n  ~/data: {0}/data\n", lab.laptop.path().display());
+    let file = |second: &str| {
+        let setup = [meet.clone(), ran("first"), second.to_string(), ran("last")];
+        let start = "nohup sleep 4321 >/dev/null 2>&1 & echo started $RAY_HEAD_IP >> ~/ran";
+        lab.file(
+            4,
+            &format!(
+                "{mounts}initialization_commands:\n  - {:?}\nsetup_commands:\n{}head_start_ray_commands:\n  - {start:?}\nworker_start_ray_commands:\n  - {start:?}\n",
+                ran("init"),
+                commands(&setup)
+            ),
+        );
+    };
+    file(&ran("second"));
+    let head = lab.name(0).to_string();
+
+    // What would be done is said, and nothing is done.
+    lab.shoal(&["up", "lab.yaml", "--plan"]).exits(0);
+    assert_eq!(lab.on(1, "ls -A ~/.cache/shoal"), "bin");
+    lab.shoal(&["status", "lab.yaml"]).exits(1);
+
+    // Nobody to ask: an error that says so.
+    lab.shoal(&["up", "lab.yaml"]).exits(2).says("say yes with -y").looks_like("up_not_asked");
+
+    lab.up(&["--redirect-command-output"]).exits(0).says("cluster lab is up: 4 nodes");
+    for i in 0..4 {
+        assert_eq!(lab.ran(i), format!("init first second last started {head}"), "host {i}");
+        assert_eq!(lab.on(i, "cat ~/proj/requirements.txt ~/data/one"), "numpy\n1");
+        assert_eq!(lab.on(i, "stat -c %a ~/.cache/shoal/clusters/lab/*/state.json"), "600");
+    }
+    lab.shoal(&["status", "lab.yaml"]).exits(0).looks_like("status_up");
+
+    // Unchanged: it says what it skips, and why; only start commands run.
+    lab.up(&[])
+        .exits(0)
+        .says("skips files ~/proj, files ~/data, init 1, setup 1, setup 2, setup 3, setup 4 (unchanged)");
+    assert_eq!(lab.ran(2), format!("started {head}"));
+    (0..4).for_each(|i| drop(lab.ran(i)));
+    lab.up(&["--no-restart"]).exits(0).says("start 1 (--no-restart)");
+    assert_eq!(lab.ran(2), "");
+
+    // A mounted file that no command names.
+    lab.write("data/one", "2\n");
+    lab.up(&["--no-restart"]).exits(0).says("runs files ~/data (its files changed)");
+    assert_eq!((lab.ran(3), lab.on(3, "cat ~/data/one")), (String::new(), "2".into()));
+
+    // An edited command: from there on. Then one that names a mount, and the mount changes.
+    file("echo second with ~/proj/requirements.txt >> ~/ran");
+    let plan = lab.shoal(&["up", "lab.yaml", "--plan"]).exits(0);
+    assert!(
+        plan.text.contains("setup 3: echo second with ~/proj/requirements.txt >> ~/ran  (it changed)"),
+        "{}",
+        plan.text
+    );
+    assert!(plan.text.contains("setup 4: echo last >> ~/ran  (setup 3 runs before it)"), "{}", plan.text);
+    lab.up(&["--no-restart"]).exits(0);
+    assert_eq!(lab.ran(1), "second with /root/proj/requirements.txt last");
+    lab.write("proj/requirements.txt", "torch\n");
+    let out = lab.shoal(&["status", "lab.yaml", "--json"]).exits(1);
+    assert_eq!(out.json()["nodes"][0]["state"], "behind");
+    lab.up(&["--no-restart"])
+        .exits(0)
+        .says("runs files ~/proj, setup 3 (its files changed); setup 4 (setup 3 runs before it)");
+
+    // Only start commands; and for programs.
+    let out = lab.up(&["--restart-only", "--json"]).exits(0);
+    assert_eq!(out.json()["event"], "over");
+    assert_eq!(out.json()["nodes"][3]["state"], "up");
+    assert_eq!(lab.shoal(&["get-head-ip", "lab.yaml"]).exits(0).text.trim(), head);
+    assert_eq!(lab.shoal(&["get-worker-ips", "lab.yaml"]).exits(0).text.lines().count(), 3);
+
+    // Down: what start commands left is ended, what is ours removed; mounted files stay.
+    assert!(lab.on(0, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").contains("sleep 4321"));
+    lab.down().exits(0).says("nothing is left");
+    for i in 0..4 {
+        lab.is_clean(i);
+        assert_eq!(lab.on(i, "cat ~/data/one"), "2");
+    }
+    assert!(!lab.laptop.path().join(".local/state/shoal/clusters/lab").exists());
+    assert!(lab.laptop.connections().is_empty(), "connections are left");
+    lab.down().exits(0);
+}
+
+/// A plan for people, kept whole.
+#[test]
+fn a_plan_is_printed_and_nothing_else() {
+    let Some(lab) = Lab::new("plan", 3) else { return };
+    lab.file(3, "setup_commands: [echo one, echo two]\nhead_start_ray_commands: [ray stop, ray start --head]\n");
+    let out = lab.shoal(&["up", "lab.yaml", "--plan"]).exits(0);
+    assert_eq!(out.errors, "");
+    out.looks_like("up_plan");
+    let out = lab.shoal(&["up", "lab.yaml", "--plan", "--json"]).exits(0);
+    assert_eq!(out.json()["plan"]["nodes"][1]["steps"][1]["decision"]["run"], "new");
+}
+
+/// Nodes may log in to each other, and get what the head has, while the cluster is up.
+#[test]
+fn nodes_reach_each_other_with_a_key_of_the_cluster() {
+    let Some(lab) = Lab::new("mesh", 3) else { return };
+    lab.file(
+        3,
+        "mesh_keys: true\ncluster_synced_files: [~/made, ~/not-there]\nsetup_commands: [cat ~/made/it >> ~/ran]\n",
+    );
+    lab.on(0, "mkdir ~/made; echo by the head > ~/made/it");
+    lab.on(1, "printf 'Host old\\n  User me\\n' > ~/.ssh/config");
+    lab.up(&[]).exits(0);
+    assert_eq!(lab.ran(2), "by the head");
+    let hop = format!("ssh -o BatchMode=yes {} ssh -o BatchMode=yes {} uname -n", lab.name(1), lab.name(2));
+    assert_eq!(lab.on(0, &hop), lab.name(2));
+    assert_eq!(lab.on(0, "stat -c %a ~/.ssh/shoal-lab"), "600");
+    lab.up(&[]).exits(0).says("mesh");
+    lab.down().exits(0).says("the cluster's key");
+    assert_eq!(
+        lab.on(1, "cat ~/.ssh/config; ls ~/.ssh; grep -c . ~/.ssh/authorized_keys"),
+        "Host old\n  User me\nauthorized_keys\nconfig\nknown_hosts\n1"
+    );
+}

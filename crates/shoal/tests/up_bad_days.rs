@@ -1,0 +1,168 @@
+//! `shoal up` on bad days: commands that fail or ask, nodes that are not there or go away, people who are impatient.
+
+mod support;
+
+use support::clusters::{Lab, signal};
+
+#[test]
+fn a_failing_command_is_summed_up_and_resumed() {
+    let Some(lab) = Lab::new("fails", 3) else { return };
+    let name = lab.name(2).to_string();
+    let file = |third: &str| {
+        lab.file(3, &format!("setup_commands:\n  - echo one >> ~/ran\n  - {third:?}\n  - echo three >> ~/ran\n"));
+    };
+    file(&format!(
+        "echo two >> ~/ran; if [ $(uname -n) = {name} ]; then seq 1 30; echo no such package >&2; exit 3; fi"
+    ));
+    lab.up(&["--redirect-command-output"]).exits(4).says("no such package").looks_like("up_fails");
+    assert_eq!((lab.ran(0), lab.ran(2)), ("one two three".into(), "one two".into()));
+    lab.shoal(&["status", "lab.yaml"]).exits(4).looks_like("status_failed");
+    // Nothing changed: it goes on with the step that failed, there and nowhere else.
+    lab.up(&[]).exits(4).says(&format!(
+        "{name}: runs setup 2 (last time: exit code 3); setup 3 (never ran here); skips setup 1 (unchanged)"
+    ));
+    assert_eq!((lab.ran(0), lab.ran(2)), (String::new(), "two".into()));
+    file("echo better >> ~/ran");
+    lab.up(&[]).exits(0);
+    assert_eq!((lab.ran(0), lab.ran(2)), ("better three".into(), "better three".into()));
+}
+
+#[test]
+fn a_command_that_waits_for_input_fails() {
+    let Some(lab) = Lab::new("asks", 1) else { return };
+    lab.file(1, "setup_commands:\n  - 'read -p \"Do you want to continue? \" answer && echo $answer'\n");
+    lab.up(&[]).exits(1).says("setup 1: exit code 1").looks_like("up_asks");
+    // Nor is there a terminal to ask at.
+    lab.file(1, "setup_commands:\n  - 'read answer < /dev/tty'\n");
+    lab.up(&[]).exits(1).says("/dev/tty");
+    // One that never ends is ended, where somebody says when.
+    lab.file(1, "setup_commands:\n  - sleep 4321\n");
+    lab.up(&["--step-timeout", "1"]).exits(1).says("not over after 1 s").says("--step-timeout");
+    lab.down().exits(0);
+    lab.is_clean(0);
+}
+
+#[test]
+fn one_of_eight_cannot_be_reached_and_one_refuses_the_key() {
+    let Some(lab) = Lab::new("eight", 8) else { return };
+    lab.file(8, "setup_commands: [echo one >> ~/ran]\nworker_start_ray_commands: [echo start >> ~/ran]\n");
+    lab.link(5, "down");
+    lab.on(6, ": > /root/.ssh/authorized_keys");
+    let out = lab.up(&["--json"]).exits(4);
+    let over = out.json();
+    let states: Vec<&str> =
+        over["nodes"].as_array().expect("nodes").iter().filter_map(|n| n["state"].as_str()).collect();
+    assert_eq!(states, ["up", "up", "up", "up", "up", "unreachable", "unreachable", "up"]);
+    assert!(over["nodes"][5]["what"].as_str().is_some_and(|what| what.contains("does not answer")), "{over}");
+    assert!(over["nodes"][6]["what"].as_str().is_some_and(|what| what.contains("refused the key")), "{over}");
+    for i in [1, 2, 3, 4, 7] {
+        assert_eq!(lab.ran(i), "one start", "host {i}");
+    }
+    lab.up(&[]).exits(4).says("6 of 8 nodes are up").says(&format!("  {}: it refused the key", lab.name(6)));
+    lab.shoal(&["status", "lab.yaml"]).exits(4);
+    // When it is back, only what is missing is done.
+    lab.link(5, "up");
+    lab.up(&[]).exits(4).says(&format!("{}: runs setup 1 (never ran here); start 1 (every time)", lab.name(5)));
+    assert_eq!(lab.ran(5), "one start");
+    lab.down().exits(4).says("7 of 8 nodes are down");
+    (0..8).filter(|i| *i != 6).for_each(|i| lab.is_clean(i));
+}
+
+#[test]
+fn without_the_head_workers_are_set_up_and_not_started() {
+    let Some(lab) = Lab::new("head", 2) else { return };
+    lab.file(2, "setup_commands: [echo one >> ~/ran]\nhead_start_ray_commands: ['exit 7']\nworker_start_ray_commands: [echo start >> ~/ran]\n");
+    lab.up(&[]).exits(1).says("start 1: exit code 7").says("set up, but not started: the head is not up");
+    assert_eq!(lab.ran(1), "one");
+}
+
+/// As when a machine restarts: everything on it dies, it is away for a while, then it answers again.
+#[test]
+fn a_node_that_restarts_during_set_up_is_waited_for() {
+    let Some(lab) = Lab::new("reboot", 3) else { return };
+    let wait = "echo two >> ~/ran; if [ ! -e ~/went ]; then touch ~/went; sleep 4321; fi";
+    lab.file(3, &format!("setup_commands:\n  - echo one >> ~/ran\n  - {wait:?}\n  - echo three >> ~/ran\n"));
+    for i in [0, 2] {
+        lab.on(i, "touch ~/went");
+    }
+    let mut command = lab.command(&["up", "lab.yaml", "-y"]);
+    command.env("SHOAL_UP_PATIENCE_S", "60").env("SHOAL_UP_SILENCE_S", "3");
+    let mut up = lab.start("up", &mut command);
+    lab.until(1, "the second command", "test -e ~/went");
+    lab.link(1, "down");
+    lab.on(
+        1,
+        "for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || kill -9 $p 2>/dev/null; done; true",
+    );
+    support::until(support::LONG, "it to be missed", || {
+        lab.heard("up").contains("went away during setup 2").then_some(())
+    });
+    lab.link(1, "up");
+    lab.ends("up", &mut up).exits(0).says("is back").says("3 nodes");
+    assert_eq!((lab.ran(0), lab.ran(1)), ("one two three".into(), "one two two three".into()));
+
+    // The network alone: what ran there for us ends, as nobody waits for it any more.
+    lab.on(1, "rm ~/went");
+    lab.file(3, &format!("setup_commands:\n  - {wait:?}\n"));
+    let mut up = lab.start("up", &mut command);
+    lab.until(1, "the command", "test -e ~/went");
+    lab.link(1, "down");
+    support::until(support::LONG, "it to be missed", || lab.heard("up").contains("went away").then_some(()));
+    lab.until(1, "the command to be ended", "! cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q 'sleep [4]321'");
+    lab.link(1, "up");
+    lab.ends("up", &mut up).exits(0).says("is back");
+
+    // And one that does not come back is named.
+    lab.on(1, "rm ~/went");
+    let wait = format!("{wait} # again");
+    lab.file(3, &format!("setup_commands:\n  - {wait:?}\n"));
+    command.env("SHOAL_UP_PATIENCE_S", "2");
+    let mut up = lab.start("up", &mut command);
+    lab.until(1, "the command", "test -e ~/went");
+    lab.link(1, "down");
+    lab.ends("up", &mut up).exits(4).says("did not come back within 2 s");
+    lab.link(1, "up");
+}
+
+#[test]
+fn two_at_once_down_during_up_and_ctrl_c() {
+    let Some(lab) = Lab::new("two", 2) else { return };
+    lab.file(2, "setup_commands:\n  - echo one >> ~/ran\n  - touch ~/began; sleep 4321\n");
+    let mut up = lab.start("up", &mut lab.command(&["up", "lab.yaml", "-y"]));
+    lab.until(1, "the second command", "test -e ~/began");
+    // From here, and from another machine: refused, and told by whom.
+    let pid = format!("`shoal up` of ann@{} (pid {})", lab.on_this_machine(), up.id());
+    lab.up(&[]).exits(3).says(&pid);
+    let other = lab.laptop.path().join("other");
+    std::fs::create_dir_all(&other).expect("a folder");
+    let mut elsewhere = lab.command(&["up", "lab.yaml", "-y"]);
+    lab.run(elsewhere.env("XDG_STATE_HOME", &other)).exits(1).says(&pid);
+    // Ctrl-C: what runs is ended, what was done is remembered.
+    signal(&up, "INT");
+    lab.ends("up", &mut up).exits(130).says("what was done is remembered").says("goes on where it stopped");
+    lab.until(1, "the command to be ended", "! cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q 'sleep [4]321'");
+    lab.on(1, "rm ~/began");
+    assert_eq!(lab.ran(1), "one");
+
+    // Again, and this time somebody takes it down meanwhile.
+    let mut up = lab.start("again", &mut lab.command(&["up", "lab.yaml", "-y"]));
+    lab.until(1, "the second command", "test -e ~/began");
+    lab.down().exits(0).says("is told to stop").says("nothing is left");
+    lab.ends("again", &mut up).exits(130).says("setup 2 (it was cut off last time)");
+    assert_eq!(lab.ran(1), "");
+    (0..2).for_each(|i| lab.is_clean(i));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_put_aside() {
+    let Some(lab) = Lab::new("corrupt", 2) else { return };
+    lab.file(2, "setup_commands: [echo one >> ~/ran]\n");
+    lab.up(&[]).exits(0);
+    lab.ran(1);
+    lab.on(1, "for f in ~/.cache/shoal/clusters/lab/*/state.json; do echo '{\"version\": 1, \"clu' > $f; done");
+    lab.shoal(&["status", "lab.yaml"]).exits(4);
+    lab.up(&[]).exits(0).says("its record cannot be used").says("everything runs again");
+    assert_eq!((lab.ran(0), lab.ran(1)), ("one".into(), "one".into()));
+    lab.on(1, "ls ~/.cache/shoal/clusters/lab/*/state.json.corrupt");
+    lab.up(&[]).exits(0).does_not_say("cannot be used");
+}
