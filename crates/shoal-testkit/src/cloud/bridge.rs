@@ -1,10 +1,12 @@
-//! Test hosts in the place of a mock cloud's instances: one for each, with the instance's key, ended with it.
+//! Test hosts in the place of a mock cloud's instances: one for each, with the instance's key and private address, and with the files of the
+//! instance that its image was baked from; ended with it.
 
 use super::Cloud;
 use crate::{Hosts, HostsSpec};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,24 +19,29 @@ pub struct Bridge {
     hosts: Arc<Hosts>,
     /// Instance -> which host, and the instance's private address.
     taken: Arc<Mutex<BTreeMap<String, (usize, String)>>>,
+    /// Hosts whose instances are over.
+    ended: Arc<Mutex<BTreeSet<usize>>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     config: PathBuf,
+    port: u16,
 }
 
 impl Bridge {
     pub fn up_or_skip(cloud: &Cloud, spec: HostsSpec) -> Option<Bridge> {
         let hosts = Arc::new(Hosts::up_or_skip(spec)?);
         let config = hosts.folder().join("cloud_ssh_config");
-        let bridge = Bridge { hosts, taken: Arc::default(), over: Arc::default(), thread: None, config };
+        let (taken, ended, over, port) = (Arc::default(), Arc::default(), Arc::default(), cloud.port);
+        let bridge = Bridge { hosts, taken, ended, over, thread: None, config, port };
         bridge.write();
-        Some(bridge.follow(cloud.port))
+        bridge.tell();
+        Some(bridge.follow())
     }
 
-    fn follow(mut self, port: u16) -> Bridge {
-        let (over, taken, hosts, config) =
-            (self.over.clone(), self.taken.clone(), self.hosts.clone(), self.config.clone());
-        let me = Bridge { hosts, taken, over: over.clone(), thread: None, config };
+    fn follow(mut self) -> Bridge {
+        let (over, taken, ended) = (self.over.clone(), self.taken.clone(), self.ended.clone());
+        let (hosts, config, port) = (self.hosts.clone(), self.config.clone(), self.port);
+        let me = Bridge { hosts, taken, ended, over: over.clone(), thread: None, config, port };
         self.thread = Some(std::thread::spawn(move || {
             while !over.load(Ordering::SeqCst) {
                 let instances = super::http::get(port, "/shoal/instances");
@@ -58,32 +65,80 @@ impl Bridge {
                     let Some(free) = (0..self.hosts.len()).find(|host| !used.contains(host)) else {
                         panic!("more instances than the {} test hosts of this bridge", self.hosts.len())
                     };
+                    if let Some((from, _)) = taken.get(&text("baked_from")) {
+                        self.unpack(*from, free);
+                    }
                     self.authorise(free, &text("key"));
+                    self.call(free, &text("address"), &taken);
                     taken.insert(id, (free, text("address")));
                     changed = true;
                 }
                 // It stays in the table, so that its host is not given to another.
-                (Some(host), "terminated") => drop(self.hosts.host(host).kill()),
+                (Some(host), "terminated") => {
+                    self.ended.lock().expect("no test thread panics while it holds this").insert(host);
+                    drop(self.hosts.host(host).kill());
+                }
                 _ => {}
             }
         }
         drop(taken);
         if changed {
             self.write();
+            self.tell();
         }
+    }
+
+    /// The cloud answers a launch only when its instances have their hosts: nobody can dial them before.
+    fn tell(&self) {
+        let taken = self.taken.lock().expect("no test thread panics while it holds this");
+        let ids: Vec<&String> = taken.keys().collect();
+        super::http::post(self.port, "/shoal/mapped", &serde_json::json!(ids));
+    }
+
+    /// The folder that is `/root` on a host, as this machine sees it; it outlives the host.
+    pub fn home(&self, host: usize) -> PathBuf {
+        self.hosts.folder().join(&self.hosts.host(host).name).join("files/root")
     }
 
     /// The key pair's public half logs in, and no other.
     fn authorise(&self, host: usize, key: &str) {
-        let file = self.hosts.folder().join(&self.hosts.host(host).name).join("files/root/.ssh/authorized_keys");
-        std::fs::write(file, key).expect("the host's own folder");
+        std::fs::write(self.home(host).join(".ssh/authorized_keys"), key).expect("the host's own folder");
+    }
+
+    /// What an image has of the instance it was baked from.
+    fn unpack(&self, from: usize, to: usize) {
+        let copied = Command::new("cp").arg("-a").arg(self.home(from).join(".")).arg(self.home(to)).status();
+        assert!(copied.is_ok_and(|status| status.success()), "the files of host {from} go to host {to}");
+    }
+
+    /// The host gets the instance's private address, and the instances find each other by theirs. This machine has no way to them.
+    fn call(&self, host: usize, address: &str, taken: &BTreeMap<String, (usize, String)>) {
+        let me = self.hosts.host(host);
+        let way = |space: &str, args: &[&str]| {
+            let done = Command::new("ip").args(["-netns", space]).args(args).status();
+            assert!(done.is_ok_and(|status| status.success()), "ip -netns {space} {}", args.join(" "));
+        };
+        way(&me.namespace, &["address", "add", &format!("{address}/32"), "dev", "eth0"]);
+        for (other, theirs) in taken.values().filter(|(other, _)| self.answers(*other)) {
+            let other = self.hosts.host(*other);
+            way(&me.namespace, &["route", "replace", theirs, "via", &other.address.to_string()]);
+            way(&other.namespace, &["route", "replace", address, "via", &me.address.to_string()]);
+        }
+    }
+
+    /// The network of a host that has ended may be gone.
+    fn answers(&self, host: usize) -> bool {
+        !self.ended.lock().expect("no test thread panics while it holds this").contains(&host)
     }
 
     /// Written beside and renamed: ssh may read it at any time.
     fn write(&self) {
         let taken = self.taken.lock().expect("no test thread panics while it holds this");
-        let entries: String = taken
-            .values()
+        // An address may be given out again: whose instance is over comes last, and the first one counts.
+        let mut places: Vec<&(usize, String)> = taken.values().collect();
+        places.sort_by_key(|(host, _)| !self.answers(*host));
+        let entries: String = places
+            .into_iter()
             .map(|(host, address)| {
                 let host = self.hosts.host(*host);
                 format!("Host {address}\n  HostName {}\n  Port 22\n  HostKeyAlias {}\n", host.address, host.name)
@@ -111,10 +166,16 @@ impl Bridge {
         &self.hosts
     }
 
-    /// For a guard that refuses to dial anything else: the addresses of the instances, as the cloud gives them.
-    pub fn addresses(&self) -> Vec<String> {
+    /// For SHOAL_DIAL_ONLY: the network of the test hosts.
+    pub fn network(&self) -> String {
+        let [a, b, c, _] = self.hosts.gateway().octets();
+        format!("{a}.{b}.{c}.0/24")
+    }
+
+    /// The host that is the instance of this private address, and has not ended.
+    pub fn host_of(&self, address: &str) -> Option<usize> {
         let taken = self.taken.lock().expect("no test thread panics while it holds this");
-        taken.values().map(|(_, address)| address.clone()).collect()
+        taken.values().find(|(host, known)| known == address && self.answers(*host)).map(|(host, _)| *host)
     }
 }
 

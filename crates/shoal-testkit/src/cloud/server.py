@@ -3,11 +3,13 @@
 Moto 5.2 knows no placement groups, no tags of snapshots, lets a protected instance go, and never runs out of anything. This stands in front of its
 WSGI application, answers for placement groups itself, and can refuse or hold calls. Prints its port as the first line.
 
-  GET  /shoal/instances   what moto has: id, state, private address, public key, zone
+  GET  /shoal/instances   what moto has: id, state, private address, public key, zone, and the instance that its image was made of
   GET  /shoal/calls       every call so far, in order; and whether one is being held
   POST /shoal/faults      [{"action": "RunInstances", "code": "VcpuLimitExceeded", "times": 1, "subnet": "subnet-1", "after": 0, "lost": false}, ...]
                           which calls are refused; "lost": the call is done, and its answer is an error of the server
   POST /shoal/hold        {"calls": 3}: the third call that changes something is done, and its answer never comes
+  POST /shoal/mapped      ["i-1", ...]: instances that have a test host. From the first such word on, a launch is answered only when its
+                          instances are among them, so that nobody dials one before
   GET  /shoal/address     the caller's address, as checkip.amazonaws.com would say it
 """
 
@@ -31,6 +33,8 @@ calls = []
 faults = []
 hold = {"calls": 0, "seen": 0, "held": False}
 release = threading.Event()
+mapped = {"bridged": False, "ids": set()}
+news = threading.Condition()
 
 
 def xml(action, body):
@@ -48,6 +52,7 @@ def instances():
             for reservation in backend.reservations.values():
                 for one in reservation.instances:
                     key = backend.key_pairs.get(one.key_name) if one.key_name else None
+                    image = backend.amis.get(one.image_id)
                     found.append({
                         "id": one.id,
                         "region": region,
@@ -55,6 +60,7 @@ def instances():
                         "address": one.private_ip,
                         "key": key.material_public if key else None,
                         "zone": one.placement.zone,
+                        "baked_from": getattr(image, "instance_id", None),
                     })
     return found
 
@@ -172,8 +178,11 @@ class Front:
 
             chunks = list(self.inner(environ, remember))
             group = query.get("Placement.GroupName", [None])[0]
-            if action == "RunInstances" and group:
-                users.update({one["id"]: group for one in instances() if one["id"] not in before})
+            new = {one["id"] for one in instances()} - before if action == "RunInstances" else set()
+            if group:
+                users.update(dict.fromkeys(new, group))
+            with news:
+                news.wait_for(lambda: not mapped["bridged"] or new <= mapped["ids"], timeout=30)
             result = (*said[0], chunks)
         if changes and self.hold():
             release.wait(120)
@@ -197,6 +206,11 @@ class Front:
         elif what == "faults":
             with lock:
                 faults[:] = json.loads(body)
+            data = "{}"
+        elif what == "mapped":
+            with news:
+                mapped.update(bridged=True, ids=set(json.loads(body)))
+                news.notify_all()
             data = "{}"
         elif what == "hold":
             with lock:

@@ -10,8 +10,9 @@ use shoal_core::cluster::{Cluster, Provider};
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
-    let mut cluster = file::read(&args.cluster.file, &args.cluster).map_err(NotBegun::Wrong)?;
-    count_workers(&mut cluster, args.min_workers, args.max_workers).map_err(NotBegun::Wrong)?;
+    let mut given = file::given(&args.cluster).map_err(NotBegun::Wrong)?;
+    (given.min_workers, given.max_workers) = (args.min_workers, args.max_workers);
+    let cluster = file::read_with(&args.cluster.file, &given).map_err(NotBegun::Wrong)?.cluster;
     if args.no_config_cache && !args.json {
         eprintln!("shoal up: --no-config-cache has no effect: there is no cache of configurations");
     }
@@ -33,28 +34,6 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         limit_s: args.step_timeout,
     };
     up(&cluster, &order)
-}
-
-/// What the command line says of counts is said of the whole cluster (pure).
-fn count_workers(cluster: &mut Cluster, min: Option<u32>, max: Option<u32>) -> Result<(), String> {
-    if let Some(max) = max {
-        cluster.max_workers = max;
-        cluster.workers.iter_mut().for_each(|kind| {
-            kind.max_workers = kind.max_workers.min(max);
-            kind.min_workers = kind.min_workers.min(max);
-        });
-    }
-    let Some(min) = min else { return Ok(()) };
-    if min > cluster.max_workers {
-        return Err(format!("--min-workers {min} is more than the cluster may have ({})", cluster.max_workers));
-    }
-    // As Ray's flag: of the first type, for what the file's own minima do not make up.
-    let others: u32 = cluster.workers.iter().skip(1).map(|kind| kind.min_workers).sum();
-    if let Some(first) = cluster.workers.first_mut() {
-        first.min_workers = min.saturating_sub(others);
-        first.max_workers = first.max_workers.max(first.min_workers);
-    }
-    Ok(())
 }
 
 fn question(cluster: &Cluster, args: &Args) -> String {
