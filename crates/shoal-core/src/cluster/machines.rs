@@ -56,8 +56,7 @@ pub fn fleet(name: &str, nodes: &[Node]) -> Fleet {
         let known = nodes.iter().any(|node| node.host.name == *jump) || gates.iter().any(|gate| gate.name == *jump);
         let Ok(target) = target::parse(jump) else { continue };
         if !known {
-            let reach =
-                Reach::Ssh { user: target.user, port: target.port, key: key.clone(), jump: None, proxy: None };
+            let reach = Reach::Ssh { user: target.user, port: target.port, key: key.clone(), jump: None, proxy: None };
             let slots = Slots { ranks: 0, ..Slots::default() };
             gates.push(Host { name: jump.clone(), address: target.host, reach, groups: vec!["gate".into()], slots });
         }

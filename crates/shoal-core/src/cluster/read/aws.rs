@@ -57,7 +57,8 @@ pub fn read(reader: &mut Reader, provider: Fields) -> Option<Aws> {
     let key_name = read_key_pair(reader, provider);
     let security_group = read_security_group(reader, provider);
     let placement_group = read_placement(reader, provider);
-    let allow_from = take::texts(reader, provider, "allow_from", "addresses such as 203.0.113.7/32").unwrap_or_default();
+    let allow_from =
+        take::texts(reader, provider, "allow_from", "addresses such as 203.0.113.7/32").unwrap_or_default();
     Some(Aws {
         region: region?,
         zones: zones.unwrap_or_default(),
