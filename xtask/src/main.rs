@@ -7,6 +7,7 @@ mod demo;
 mod frameworks;
 mod gang;
 mod hosts;
+mod ray;
 mod report;
 mod setup;
 mod show;

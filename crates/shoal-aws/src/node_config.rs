@@ -132,7 +132,8 @@ fn mapping(map: &Fields<'_>) -> BlockDeviceMapping {
             .set_volume_type(ebs.text("VolumeType").map(|text| VolumeType::from(text.as_str())))
             .set_iops(ebs.number("Iops"))
             .set_throughput(ebs.number("Throughput"))
-            .set_delete_on_termination(ebs.flag("DeleteOnTermination"))
+            // A disk that outlives its instance is one that somebody asked for.
+            .set_delete_on_termination(ebs.flag("DeleteOnTermination").or(Some(true)))
             .set_encrypted(ebs.flag("Encrypted"))
             .set_kms_key_id(ebs.text("KmsKeyId"))
             .set_snapshot_id(ebs.text("SnapshotId"))

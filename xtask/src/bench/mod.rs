@@ -4,6 +4,7 @@ mod launch;
 pub mod peers;
 mod sync;
 mod train;
+mod up;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -19,6 +20,8 @@ enum Bench {
     Launch(launch::Args),
     /// Train networks with four workers: ours beside DDP, MultiWorkerMirroredStrategy and JAX's own.
     Train(train::Args),
+    /// Bring clusters up, use them and take them down: ours and Ray, from the same file on the same test hosts.
+    Up(up::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -26,5 +29,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Bench::Sync(args) => sync::run(args),
         Bench::Launch(args) => launch::run(args),
         Bench::Train(args) => train::run(args),
+        Bench::Up(args) => up::run(args),
     }
 }

@@ -17,11 +17,19 @@ pub fn post(port: u16, path: &str, body: &Value) {
 
 /// A call of EC2's query form. Moto asks for no signature, only for the region in its place.
 pub fn ec2(port: u16, region: &str, query: &str) -> String {
-    let scope = format!("Credential=test/20260101/{region}/ec2/aws4_request, SignedHeaders=host, Signature=0");
-    let headers = format!(
-        "Content-Type: application/x-www-form-urlencoded\r\nAuthorization: AWS4-HMAC-SHA256 {scope}\r\nX-Amz-Date: 20260101T000000Z\r\n"
-    );
+    let headers = format!("Content-Type: application/x-www-form-urlencoded\r\n{}", signed(region, "ec2"));
     exchange(port, "POST /", &headers, &format!("{query}&Version=2016-11-15"))
+}
+
+/// The list of file systems.
+pub fn efs(port: u16, region: &str) -> Value {
+    let answer = exchange(port, "GET /2015-02-01/file-systems", &signed(region, "elasticfilesystem"), "");
+    serde_json::from_str(&answer).unwrap_or_default()
+}
+
+fn signed(region: &str, service: &str) -> String {
+    let scope = format!("Credential=test/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=0");
+    format!("Authorization: AWS4-HMAC-SHA256 {scope}\r\nX-Amz-Date: 20260101T000000Z\r\n")
 }
 
 fn exchange(port: u16, line: &str, headers: &str, body: &str) -> String {

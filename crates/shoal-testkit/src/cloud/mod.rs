@@ -76,6 +76,11 @@ impl Cloud {
         http::post(self.port, "/shoal/hold", &serde_json::json!({ "calls": n }));
     }
 
+    /// Instances never come to run, as far as the cloud says, until this is taken back.
+    pub fn keep_pending(&self, pending: bool) {
+        http::post(self.port, "/shoal/pending", &Value::Bool(pending));
+    }
+
     /// Waits until a call is held; `false` if `over` says first that none will be.
     pub fn held(&self, mut over: impl FnMut() -> bool) -> bool {
         let held = || http::get(self.port, "/shoal/calls")["held"] == true;
@@ -95,6 +100,11 @@ impl Cloud {
     /// Those that are not over.
     pub fn alive(&self) -> Vec<Value> {
         self.instances().into_iter().filter(|one| one["state"] != "terminated").collect()
+    }
+
+    /// The file systems of a region, as EFS itself lists them.
+    pub fn file_systems(&self, region: &str) -> Vec<Value> {
+        http::efs(self.port, region)["FileSystems"].as_array().cloned().unwrap_or_default()
     }
 
     /// Asks EC2 something that `shoal-aws` has no word for, in EC2's own form; gives the XML.

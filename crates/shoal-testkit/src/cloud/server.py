@@ -1,7 +1,7 @@
 """A cloud on loopback: moto's EC2 and EFS, with what moto lacks and with bad days on demand.
 
-Moto 5.2 knows no placement groups, no tags of snapshots, lets a protected instance go, and never runs out of anything. This stands in front of its
-WSGI application, answers for placement groups itself, and can refuse or hold calls. Prints its port as the first line.
+Moto 5.2 knows no placement groups, no tags of snapshots, leaves root disks behind, lets a protected instance go, and never runs out of anything.
+This stands in front of its WSGI application, answers for placement groups itself, and can refuse or hold calls. Prints its port as the first line.
 
   GET  /shoal/instances   what moto has: id, state, private address, public key, zone, and the instance that its image was made of
   GET  /shoal/calls       every call so far, in order; and whether one is being held
@@ -10,6 +10,7 @@ WSGI application, answers for placement groups itself, and can refuse or hold ca
   POST /shoal/hold        {"calls": 3}: the third call that changes something is done, and its answer never comes
   POST /shoal/mapped      ["i-1", ...]: instances that have a test host. From the first such word on, a launch is answered only when its
                           instances are among them, so that nobody dials one before
+  POST /shoal/pending     true: instances that run are said to be pending, until it is told false
   GET  /shoal/address     the caller's address, as checkip.amazonaws.com would say it
 """
 
@@ -24,6 +25,7 @@ from moto.ec2.models import ec2_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+ROOT_DISKS = ("/dev/sda1", "/dev/xvda")
 ACCOUNT = "123456789012"
 CHANGES = ("Create", "Run", "Import", "Authorize", "Terminate", "Delete", "Start", "Stop", "Revoke", "Modify")
 
@@ -35,6 +37,7 @@ hold = {"calls": 0, "seen": 0, "held": False}
 release = threading.Event()
 mapped = {"bridged": False, "ids": set()}
 news = threading.Condition()
+pending = [False]
 
 
 def xml(action, body):
@@ -129,6 +132,18 @@ def without_snapshot_tags(body):
     return urlencode([pair for pair in pairs if not pair[0].startswith(tuple(drop))]).encode() if drop else body
 
 
+def with_root_disks_that_go(body):
+    """A root disk of which nothing is said goes with its instance; moto keeps it if the call gives its size."""
+    pairs = parse_qsl(body.decode(), keep_blank_values=True)
+    said = dict(pairs)
+    for key, value in list(said.items()):
+        mapping, _, field = key.rpartition(".")
+        goes = f"{mapping}.Ebs.DeleteOnTermination"
+        if field == "DeviceName" and value in ROOT_DISKS and goes not in said and f"{mapping}.NoDevice" not in said:
+            pairs.append((goes, "true"))
+    return urlencode(pairs).encode()
+
+
 def reply(status, text_, kind="text/xml"):
     data = text_.encode()
     return status, [("Content-Type", kind), ("Content-Length", str(len(data)))], [data]
@@ -150,7 +165,9 @@ class Front:
             return self.own(path[7:], body, start)
         if b"Action=CreateImage&" in body or body.endswith(b"Action=CreateImage"):
             body = without_snapshot_tags(body)
-            environ["CONTENT_LENGTH"] = str(len(body))
+        if b"Action=RunInstances" in body and b"BlockDeviceMapping" in body:
+            body = with_root_disks_that_go(body)
+        environ["CONTENT_LENGTH"] = str(len(body))
         environ["wsgi.input"] = io.BytesIO(body)
         query = parse_qs(body.decode("utf-8", "replace")) if environ["REQUEST_METHOD"] == "POST" else {}
         action = query.get("Action", [f"{environ['REQUEST_METHOD']} {path}"])[0]
@@ -177,6 +194,9 @@ class Front:
                 return lambda data: None
 
             chunks = list(self.inner(environ, remember))
+            if pending[0] and action == "DescribeInstances":
+                # Of one length, so that the answer's length stays true.
+                chunks = [chunk.replace(b"<name>running</name>", b"<name>pending</name>") for chunk in chunks]
             group = query.get("Placement.GroupName", [None])[0]
             new = {one["id"] for one in instances()} - before if action == "RunInstances" else set()
             if group:
@@ -211,6 +231,9 @@ class Front:
             with news:
                 mapped.update(bridged=True, ids=set(json.loads(body)))
                 news.notify_all()
+            data = "{}"
+        elif what == "pending":
+            pending[0] = json.loads(body)
             data = "{}"
         elif what == "hold":
             with lock:

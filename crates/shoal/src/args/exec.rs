@@ -69,6 +69,7 @@ impl From<Where> for RunEnv {
 const HELP: &str = "\
 Exit codes:
   the command's own (128 + n if signal n ended it); with --all, that of the first node that failed
+  1    no node runs, its provider cannot be asked, or --start or --stop failed
   2    the command line or the cluster file is wrong
   255  a node could not be reached, or the connection broke
 
@@ -77,4 +78,4 @@ Examples:
   shoal exec cluster.yaml --all 'df -h ~ | tail -1'
   tar c data | shoal exec cluster.yaml 'tar x -C /scratch'
   shoal exec cluster.yaml --tmux 'python train.py'     # later: shoal attach cluster.yaml --tmux
-  shoal exec cluster.yaml -p 8265 'ray dashboard'";
+  shoal exec cluster.yaml -p 8888 'jupyter lab --no-browser --port 8888'";

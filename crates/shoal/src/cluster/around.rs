@@ -32,7 +32,13 @@ pub fn start(wanted: bool, options: &Common) -> Result<(), NotBegun> {
     if wanted { shoal("up", options) } else { Ok(()) }
 }
 
-/// The command's own exit code stays the more important one.
-pub fn stop(wanted: bool, options: &Common) -> Result<(), NotBegun> {
-    if wanted { shoal("down", options) } else { Ok(()) }
+/// The exit code after it: the command's own, if that one tells of a failure.
+pub fn stop(wanted: bool, options: &Common, code: u8) -> Result<u8, NotBegun> {
+    match if wanted { shoal("down", options) } else { Ok(()) } {
+        Err(NotBegun::Here(why)) if code != 0 => {
+            eprintln!("shoal: {why}");
+            Ok(code)
+        }
+        ended => ended.map(|()| code),
+    }
 }

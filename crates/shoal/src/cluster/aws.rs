@@ -1,5 +1,7 @@
 //! Machines of AWS, through `shoal-aws`.
 
+use super::crew;
+use super::down::KEPT;
 use super::helper::{self, Helper};
 use super::provider::{End, Provider, Trouble};
 use shoal_core::cluster::cloud::difference::{Instance, State};
@@ -99,6 +101,17 @@ impl Aws {
         Some(Node { role: instance.role, kind: instance.kind.clone(), host, internal })
     }
 
+    /// The scan found nothing: neither ledger nor key is needed any more. As long as something is there, the ledger is what knows of it.
+    fn forget(&self) {
+        let ours =
+            |name: &str| name.starts_with("ledger") && name.ends_with(".jsonl") || name == "key" || name == "key.pub";
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(ours) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
     /// Ray keeps the private half of a named key pair there.
     fn named_key(&self) -> Option<String> {
         let name = self.said.key_name.as_ref()?;
@@ -123,11 +136,15 @@ impl Provider for Aws {
         let workers_only = workers_only || keep_min_workers;
         let how = Ending { keep_stopped, workers_only, keep_min_workers };
         let Event::Ended { gone, scan } = self.ask(Ask::End { how }, tell)? else { return Err(unexpected()) };
-        for (remains, word) in scan.kept.iter().map(|r| (r, "kept")).chain(scan.others.iter().map(|r| (r, "not ours")))
-        {
-            tell(&format!("{word}: {} ({})", remains.object, remains.why));
+        let kept = scan.kept.iter().map(|remains| (remains, KEPT));
+        for (remains, word) in kept.chain(scan.others.iter().map(|remains| (remains, "not ours: "))) {
+            tell(&format!("{word}{} ({})", remains.object, remains.why));
         }
         if scan.left.is_empty() {
+            let all = !(how.workers_only || how.keep_stopped || self.said.cache_stopped_nodes);
+            if all && scan.kept.is_empty() {
+                self.forget();
+            }
             return Ok(gone);
         }
         let left: Vec<String> = scan.left.iter().map(|remains| remains.object.to_string()).collect();
@@ -158,7 +175,7 @@ impl Provider for Aws {
     }
 
     fn patience(&self) -> Duration {
-        FIRST_ANSWER
+        crew::patience("SHOAL_UP_FIRST_PATIENCE_S", FIRST_ANSWER)
     }
 
     fn efs(&self) -> Option<String> {

@@ -11,14 +11,18 @@ use serde_json::json;
 use shoal_core::cluster::steps::render::count;
 use shoal_core::cluster::steps::stop::stop_command;
 use shoal_core::cluster::steps::wire::{Ask, Say};
-use shoal_core::cluster::{Cluster, Node, Role, docker, shell};
+use shoal_core::cluster::{Cluster, Node, Provider, Role, docker, machines, shell};
 use shoal_core::outcome::duration;
-use shoal_hosts::ssh::Connection;
+use shoal_hosts::ssh::{Connection, Settings};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// A node's own bounds add up to less: a stop command of a minute, containers, processes that do not want to end.
 const FORGETTING: Duration = Duration::from_secs(180);
+
+/// How a provider begins to say what stays on purpose.
+pub const KEPT: &str = "kept: ";
 
 /// What came of one node.
 enum Gone {
@@ -30,9 +34,14 @@ enum Gone {
 pub fn down(cluster: &Cluster, how: End, json: bool) -> Result<ExitCode, NotBegun> {
     let began = Instant::now();
     let provider = provider::of(cluster).map_err(not_begun)?;
+    // What the provider says on the way names what is kept, and why; in JSON it is part of the last word.
+    let said = std::sync::Mutex::new(Vec::new());
     let tell = |text: &str| {
         if !json {
             eprintln!("{text}");
+        }
+        if let Ok(mut said) = said.lock() {
+            said.push(text.to_string());
         }
     };
     let lock = lock::take_from_up(&cluster.name, &tell);
@@ -46,12 +55,40 @@ pub fn down(cluster: &Cluster, how: End, json: bool) -> Result<ExitCode, NotBegu
         nodes.iter().map(|_| Gone::Clean(Vec::new())).collect()
     };
     let ended = provider.end(&how, &tell).map_err(not_begun)?;
-    let whole = nodes.len() == all.len() && gone.iter().all(|gone| matches!(gone, Gone::Clean(_)));
-    if whole {
-        // The cluster's key and our lock: nobody needs them any more.
-        let _ = std::fs::remove_dir_all(&lock.folder);
+    if !stay {
+        // Their machines are gone; a connection that is still open would only find out.
+        let fleet = machines::fleet(&cluster.name, &nodes);
+        let ssh = Settings::from_env();
+        each(nodes.iter().collect(), |node| Connection::close(&fleet, &node.host, &ssh));
     }
-    Ok(conclude(cluster, &nodes, &gone, &ended, json, began))
+    let all_go = nodes.len() == all.len();
+    if all_go && gone.iter().all(|gone| matches!(gone, Gone::Clean(_))) {
+        forget_here(&lock.folder);
+    }
+    let said = said.into_inner().unwrap_or_default();
+    let rest = match &cluster.provider {
+        _ if !all_go => "the others stay",
+        Provider::Aws(_) if stay => "stopped machines are kept for the next `shoal up`, and cost their disks",
+        _ if said.iter().any(|text| text.starts_with(KEPT)) => "nothing else is left",
+        _ => "nothing is left",
+    };
+    Ok(conclude(cluster, &nodes, &gone, Last { ended, said, rest }, json, began))
+}
+
+/// The nodes' own key and our lock: nobody needs them any more. What else is in the folder (ledger, key of a cloud's machines) is its provider's,
+/// and outlives a `down` that leaves something there.
+fn forget_here(folder: &Path) {
+    for name in ["mesh", "mesh.pub", "lock"] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    let _ = std::fs::remove_dir(folder);
+}
+
+/// What is said in the end, beside what came of the nodes.
+struct Last {
+    ended: Vec<String>,
+    said: Vec<String>,
+    rest: &'static str,
 }
 
 /// Those that go: all, or only workers, or only workers that are more than the file wants at least.
@@ -126,14 +163,8 @@ fn forget(common: &Common, cluster: &Cluster, node: &Node, session: Session, tab
     }
 }
 
-fn conclude(
-    cluster: &Cluster,
-    nodes: &[Node],
-    gone: &[Gone],
-    ended: &[String],
-    json: bool,
-    began: Instant,
-) -> ExitCode {
+fn conclude(cluster: &Cluster, nodes: &[Node], gone: &[Gone], last: Last, json: bool, began: Instant) -> ExitCode {
+    let Last { ended, said, rest } = last;
     let good = gone.iter().filter(|gone| matches!(gone, Gone::Clean(_))).count();
     let code = match good {
         good if good == nodes.len() => 0,
@@ -149,7 +180,7 @@ fn conclude(
             Gone::Unknown(t) => json!({ "node": node.host.name, "state": "unknown", "what": t.what, "hint": t.hint }),
         };
         let nodes: Vec<_> = nodes.iter().zip(gone).map(node).collect();
-        crate::say::line(json!({ "event": "over", "exit_code": code, "nodes": nodes, "ended": ended }));
+        crate::say::line(json!({ "event": "over", "exit_code": code, "nodes": nodes, "ended": ended, "said": said }));
         return ExitCode::from(code);
     }
     let took = duration(began.elapsed().as_millis() as u64);
@@ -164,7 +195,7 @@ fn conclude(
     }
     ended.iter().for_each(|what| eprintln!("gone: {what}"));
     match code {
-        0 => eprintln!("shoal down: cluster {}: {} down in {took}; nothing is left", cluster.name, count(good, "node")),
+        0 => eprintln!("shoal down: cluster {}: {} down in {took}; {rest}", cluster.name, count(good, "node")),
         _ => eprintln!(
             "shoal down: cluster {}: {good} of {} are down, after {took}",
             cluster.name,

@@ -155,9 +155,12 @@ fn unreachable(what: String, hint: &str) -> NoLine {
 fn no_line(failure: Failure) -> NoLine {
     let trouble = Trouble { what: failure.what, hint: failure.hint };
     match failure.trouble {
-        Reason::KeyRefused | Reason::KeyUnusable | Reason::HostKeyChanged | Reason::HostKeyUnknown | Reason::NoSsh => {
-            NoLine::Refused(trouble)
-        }
+        Reason::KeyRefused
+        | Reason::KeyUnusable
+        | Reason::HostKeyChanged
+        | Reason::HostKeyUnknown
+        | Reason::NoSsh
+        | Reason::Forbidden => NoLine::Refused(trouble),
         _ => NoLine::Unreachable(trouble),
     }
 }

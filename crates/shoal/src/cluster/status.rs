@@ -77,7 +77,7 @@ pub fn status(cluster: &Cluster, json: bool) -> Result<ExitCode, NotBegun> {
     let costs = provider.costs(unix_ms());
     let good = states.iter().filter(|state| **state == State::UpToDate).count();
     let code = match good {
-        good if good == states.len() => 0,
+        good if good == states.len() && good > 0 => 0,
         0 => 1,
         _ => PARTIAL,
     };
@@ -133,6 +133,9 @@ fn table(cluster: &Cluster, nodes: &[Node], states: &[State], costs: Option<Stri
     for (node, state) in nodes.iter().zip(states) {
         let role = if node.role == Role::Head { "head" } else { "worker" };
         out.push_str(&format!("  {:<width$}  {role:<6}  {}\n", node.host.name, state.words()));
+    }
+    if nodes.is_empty() {
+        out.push_str("  not up: it has no machines; `shoal up` makes them\n");
     }
     out.extend(costs.map(|costs| format!("{costs}\n")));
     out

@@ -36,8 +36,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             None => one.run("shoal exec", &args.reaching.forwards, args.stop)?,
         }
     };
-    around::stop(args.stop, &args.cluster)?;
-    Ok(ExitCode::from(code))
+    Ok(ExitCode::from(around::stop(args.stop, &args.cluster, code)?))
 }
 
 fn all(args: &Args, nodes: &Nodes, container: Option<&Docker>) -> Result<u8, NotBegun> {

@@ -1,5 +1,8 @@
-//! Reading a fleet file from disk, with its warnings said.
+//! Reading a fleet file from disk, with its warnings said. The machines of a cluster file of a cloud are those that run there now.
 
+use crate::cluster::{file, lock, provider};
+use shoal_core::cluster::{Cluster, Provider, machines, read as cluster_file};
+use shoal_core::fleet::detect::{self, Form};
 use shoal_core::fleet::{self, Fleet};
 use std::io::Read;
 use std::path::Path;
@@ -14,6 +17,9 @@ const PIPE_WAIT: Duration = Duration::from_secs(10);
 pub fn read(path: &Path) -> Result<Fleet, String> {
     let text = text_of(path)?;
     let name = path.display().to_string();
+    if let Some(cluster) = of_a_cloud(&name, &text) {
+        return running(&name, &cluster);
+    }
     match fleet::read(&name, &text) {
         Ok(reading) => {
             reading.warnings.iter().for_each(|warning| eprintln!("{warning}\n"));
@@ -21,6 +27,29 @@ pub fn read(path: &Path) -> Result<Fleet, String> {
         }
         Err(errors) => Err(errors.to_string()),
     }
+}
+
+/// The cluster, if the file is one of a cloud's and this machine has brought it up. Otherwise there is nobody to ask, and the reader of fleets
+/// says so, or what is wrong with the file, at its place.
+fn of_a_cloud(name: &str, text: &str) -> Option<Cluster> {
+    if detect::form(name, text) != Form::Ray {
+        return None;
+    }
+    let reading = cluster_file::read(name, text, &file::of_environment()).ok()?;
+    let ledger = lock::folder(&reading.cluster.name).join("ledger.jsonl");
+    (matches!(reading.cluster.provider, Provider::Aws(_)) && ledger.exists()).then_some(reading.cluster)
+}
+
+/// Its nodes, as the cloud knows them.
+fn running(name: &str, cluster: &Cluster) -> Result<Fleet, String> {
+    let nodes = provider::of(cluster).and_then(|provider| provider.nodes()).map_err(|trouble| trouble.to_string())?;
+    if nodes.is_empty() {
+        return Err(format!(
+            "{name}: no machine of cluster `{}` runs\n  hint: `shoal up {name}` starts them",
+            cluster.name
+        ));
+    }
+    Ok(machines::plainly_named(machines::fleet(&cluster.name, &nodes)))
 }
 
 /// What a pipe (`<(...)`, /dev/stdin) holds; one that nobody writes to must not keep us for ever.

@@ -18,7 +18,8 @@ const PROGRAM: &str = "shoal rsync-down";
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
     if cluster.docker.is_some() {
-        return Err(NotBegun::Wrong("files cannot be fetched from containers yet".into()));
+        let why = "files cannot be fetched from containers yet\n  hint: `shoal exec CLUSTER 'tar c FILES' | tar x`";
+        return Err(NotBegun::Wrong(why.into()));
     }
     let rules = rules(&cluster.files, &args.exclude);
     let wishes: Vec<(String, PathBuf)> = match (&args.source, &args.target) {

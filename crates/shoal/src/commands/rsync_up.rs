@@ -17,7 +17,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
     if cluster.docker.is_some() {
         // The seam for containers: paths are theirs. Joined with `cluster::shell`.
-        return Err(NotBegun::Wrong("files cannot be put into containers yet".into()));
+        let why = "files cannot be put into containers yet\n  hint: `tar c FILES | shoal exec CLUSTER 'tar x -C /there'`, or `file_mounts` and `shoal up`";
+        return Err(NotBegun::Wrong(why.into()));
     }
     let rules = rules(&cluster.files, &args.exclude);
     let (deliveries, under): (Vec<Delivery>, Option<String>) = match (&args.source, &args.target) {

@@ -39,8 +39,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             None => one.run("shoal submit", &args.reaching.forwards, args.stop)?,
         };
     }
-    around::stop(args.stop, &args.cluster)?;
-    Ok(ExitCode::from(code))
+    Ok(ExitCode::from(around::stop(args.stop, &args.cluster, code)?))
 }
 
 /// Written beside and renamed: a script of that name that runs now is not cut in half.

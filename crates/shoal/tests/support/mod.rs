@@ -4,6 +4,7 @@
 //! says instead of being a test. Every process is killed and reaped when its owner is dropped, so nothing outlives a test.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod clouds;
 pub mod clusters;
 pub mod dice;
 pub mod gang;

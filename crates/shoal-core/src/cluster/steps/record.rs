@@ -1,4 +1,4 @@
-//! What has a node done so far, as it keeps it itself (`~/.cache/shoal/clusters/NAME/HOST/state.json`; WIRE-1)?
+//! What has a node done so far, as it keeps it itself (`~/.cache/shoal/clusters/NAME/on-HOST/state.json`; WIRE-1)?
 
 use super::stamp::Stamp;
 use serde::{Deserialize, Serialize};
