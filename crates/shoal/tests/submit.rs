@@ -28,7 +28,7 @@ fn arguments(case: &Case) {
     let args = [&["submit", "cluster.yaml", "it's a script.py", "--"], &WORDS[..]].concat();
     let done = case.verb(&args).run().exits(4);
     assert!(listed(&WORDS).starts_with(done.out.trim_end()) && !done.out.is_empty(), "{}", done.out);
-    assert_eq!(case.lab.on(0, "ls -A /root | grep arriving || true"), "");
+    assert_eq!(case.lab.on(0, "ls -A /root | grep 'script.*arriving' || true"), "");
 }
 
 /// One text for the shell there, as Ray had it first.
