@@ -165,7 +165,7 @@ impl Lab {
             let processes = self.on(i, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '");
             (!processes.contains("shoal host") && !processes.contains("sleep")).then_some(())
         });
-        assert_eq!(self.on(i, "find ~/.cache -mindepth 1 2>/dev/null || true"), "", "host {i}");
+        assert_eq!(self.on(i, "find ~/.cache/shoal 2>/dev/null || true"), "", "host {i}");
     }
 }
 
