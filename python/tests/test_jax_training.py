@@ -121,8 +121,9 @@ def test_uneven_and_changing_batches(gang):
     assert [rows[0] for rows in always] == [None] * len(always)
     assert [rows[1] for rows in always] == [4] * 4 + [6] + [8] * 2 + [300] * 3
     assert always[-1][2] == 300
-    # A batch far too large makes the planner choose dense.
-    assert automatic[0][1] == 4 and automatic[-1] == [None, None, None]
+    # What the planner chooses at first is for the link to say, as measured on a machine that may be busy; a batch far too large
+    # makes it choose dense.
+    assert automatic[0][1] in (4, None) and automatic[-1] == [None, None, None]
 
 
 def test_products_are_not_computed_where_factors_travel(gang):
