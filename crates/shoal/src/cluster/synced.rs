@@ -8,11 +8,16 @@ use shoal_core::quote::quote;
 use shoal_hosts::process::Exit;
 use shoal_hosts::ssh::Connection;
 use shoal_hosts::{Process, local};
-use std::time::Duration;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 /// Exit code of our own line on the head: there is no such path yet, which is allowed.
 const NOT_THERE: i32 = 44;
 const ENDING: Duration = Duration::from_secs(60);
+/// How long the stream may stand still: a disk that hangs, a node that is gone.
+const STILL: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(200);
 
 pub fn bring(work: &Work, node: &Node, path: &str) -> Result<(), Trouble> {
     let fault = |what: String| Trouble { what, hint: "is there space on both nodes?".into() };
@@ -25,16 +30,73 @@ pub fn bring(work: &Work, node: &Node, path: &str) -> Result<(), Trouble> {
     )?;
     let mut to = shell(work, node, &format!("mkdir -p \"$(dirname {path})\" && tar -C \"$(dirname {path})\" -xf -"))?;
     drop(from.to);
-    // tar may leave before it has read the padding behind the last file; whether all arrived is for the exit codes to say.
-    let _ = std::io::copy(&mut from.from, &mut to.to);
-    drop(to.to);
+    let (said_there, said_here) = (listen(from.errors), listen(to.errors));
+    let moved = stream(from.from, to.to);
+    let mut still_since = Instant::now();
+    loop {
+        match moved.recv_timeout(LOOK) {
+            Ok(()) => still_since = Instant::now(),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if work.is_stopping() => return Err(fault(format!("{path}: stopped"))),
+            Err(RecvTimeoutError::Timeout) if still_since.elapsed() < STILL => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let what = format!("{path} of the head: nothing moved for {} s", STILL.as_secs());
+                return Err(Trouble { what, hint: "does a disk of the head or of this node hang?".into() });
+            }
+        }
+    }
     let sent = from.end.wait(ENDING);
     let received = to.end.wait(ENDING);
     match (sent, received) {
         (Some(Exit::Code(NOT_THERE)), _) => Ok(()),
         (Some(Exit::Code(0)), Some(Exit::Code(0))) => Ok(()),
-        (sent, received) => Err(fault(format!("{path} did not get from the head: {sent:?}, {received:?}"))),
+        (sent, received) => {
+            let words: Vec<String> = [said_there, said_here].iter().filter_map(last).collect();
+            let (sent, received, words) = (ending(sent), ending(received), words.join("; "));
+            Err(fault(format!("{path} did not get from the head (there {sent}, here {received}): {words}")))
+        }
     }
+}
+
+fn ending(exit: Option<Exit>) -> String {
+    match exit {
+        Some(Exit::Code(code)) => format!("exit code {code}"),
+        Some(Exit::Cut) => "cut off".into(),
+        None => format!("not over after {} s", ENDING.as_secs()),
+    }
+}
+
+/// Passes everything on, with a word for every piece; the end of the words is the end of the stream.
+fn stream(mut from: PipeReader, mut to: PipeWriter) -> Receiver<()> {
+    let (send, receive) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut piece = vec![0; 256 << 10];
+        // tar may leave before it has read the padding behind the last file; whether all arrived is for the exit codes to say.
+        while let Ok(n @ 1..) = from.read(&mut piece)
+            && to.write_all(&piece[..n]).is_ok()
+        {
+            // A word that is already waiting is enough.
+            let _ = send.try_send(());
+        }
+    });
+    receive
+}
+
+/// Complaints are read as they come, so that nobody waits for them to be; the last one says why.
+fn listen(mut errors: PipeReader) -> Receiver<String> {
+    let (send, receive) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = errors.by_ref().take(64 << 10).read_to_end(&mut text);
+        let _ = std::io::copy(&mut errors, &mut std::io::sink());
+        let _ = send.send(String::from_utf8_lossy(&text).into_owned());
+    });
+    receive
+}
+
+fn last(said: &Receiver<String>) -> Option<String> {
+    let text = said.recv_timeout(Duration::from_secs(1)).ok()?;
+    text.lines().rfind(|line| !line.trim().is_empty()).map(|line| line.trim().into())
 }
 
 /// A path for a shell there, which is to understand `~`.
