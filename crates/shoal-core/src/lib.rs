@@ -9,6 +9,7 @@ pub mod follow;
 pub mod job;
 pub mod outcome;
 pub mod plan;
+pub mod queue;
 pub mod quote;
 pub mod rank;
 pub mod suggest;

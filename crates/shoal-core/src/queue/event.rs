@@ -1,0 +1,62 @@
+//! What can happen to the queue? The journal is a list of these; the same list gives the same queue (CORE-2).
+
+use super::host::{Held, HostFacts, HostPolicy};
+use super::sweep::{Axes, Sweep};
+use super::work::Ended;
+use super::{Attempt, Moment, Target};
+use serde::{Deserialize, Serialize};
+
+/// Changes whenever the meaning of a field does (WIRE-1).
+pub const EVENT_VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Submitted { at: Moment, sweep: Box<Sweep> },
+    /// The same name again: configurations that were not there, more reps, and what else may change later.
+    ToppedUp { at: Moment, name: String, new: Vec<Axes>, reps: u32, like: Box<Sweep> },
+    /// Decided here, before the host is told (QUEUE-2). Rank k of a gang runs on `places[k]`.
+    Assigned { at: Moment, attempt: Attempt, places: Vec<Seat> },
+    Began { at: Moment, attempt: Attempt },
+    Ended { at: Moment, host: String, ended: Box<Ended> },
+    /// Somebody asked for it. Runs that wait are stopped at once; those that live are asked to end.
+    StopAsked { at: Moment, by: String, target: Target },
+    /// Failed and stopped runs of it may start again.
+    Retried { at: Moment, by: String, target: Target },
+    Paused { at: Moment, by: String, what: Pausable },
+    Resumed { at: Moment, by: String, what: Pausable },
+    HostAdded { at: Moment, policy: HostPolicy },
+    HostRemoved { at: Moment, name: String },
+    HostSeen { at: Moment, name: String, facts: Box<HostFacts> },
+    /// Nothing heard of it; what it runs goes on as far as we know.
+    HostSilent { at: Moment, name: String },
+    /// The owner is back, or it fails everything: takes no more, and why.
+    HostDrained { at: Moment, name: String, why: String },
+    QuotaSet { at: Moment, user: String, slots: Option<u32> },
+    /// Forget a complete sweep; results stay.
+    Forgotten { at: Moment, name: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seat {
+    pub host: String,
+    pub devices: Vec<Held>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pausable {
+    Sweep(String),
+    Host(String),
+}
+
+/// What the daemon has to do now. Each becomes an event in the journal before anything is done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Journal as `Assigned`, then tell the hosts.
+    Start { attempt: Attempt, places: Vec<Seat> },
+    /// Ask a live attempt to end: a checkpoint signal first if the owner of the desk is back.
+    Stop { attempt: Attempt, checkpoint_first: bool, why: String },
+    /// Journal as `HostDrained`.
+    Drain { host: String, why: String },
+}

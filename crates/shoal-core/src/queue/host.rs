@@ -1,0 +1,63 @@
+//! What does a machine have, and when may it be used?
+
+use serde::{Deserialize, Serialize};
+
+/// What an agent sees on its machine. Sent at hello and whenever it changes, at most every 5 s.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Changes with every boot: what ran before is gone.
+    pub boot: String,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    pub gpus: Vec<Gpu>,
+    pub load1: f64,
+    pub free_disk_bytes: u64,
+    /// Seconds since somebody touched keyboard, mouse or terminal; `None`: nobody is logged in, or it cannot be known.
+    pub idle_seconds: Option<u64>,
+    /// Who is logged in.
+    pub users: Vec<String>,
+}
+
+/// One device, in PCI order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    pub uuid: String,
+    pub pci: String,
+    pub model: String,
+    pub memory_bytes: u64,
+    /// Taken by processes that are not ours.
+    pub foreign_bytes: u64,
+    /// Processes on it that are not ours.
+    pub foreign_processes: u32,
+}
+
+/// What the file of the fleet, or an administrator, says of a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostPolicy {
+    pub name: String,
+    pub groups: Vec<String>,
+    /// Runs at once, at most; `None`: as many as its CPUs and GPUs allow.
+    pub slots: Option<u32>,
+    /// In place of what the agent counts.
+    pub cpus: Option<u32>,
+    pub memory_bytes: Option<u64>,
+    /// Somebody's desk.
+    pub owner: Option<OwnerPolicy>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnerPolicy {
+    /// Their runs may start whenever they like.
+    pub user: String,
+    /// Untouched for this long before others' runs start.
+    pub idle_seconds: u64,
+    /// From the checkpoint signal (SIGUSR1) to the stop, when the owner is back.
+    pub grace_seconds: u64,
+}
+
+/// The part of a device, or the whole, that a run holds (PLAN-2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub uuid: String,
+    pub milli: u32,
+}

@@ -1,0 +1,56 @@
+//! What do daemon and agent say to each other?
+//!
+//! A message is `u32` (little endian: bytes of JSON), `u32` (bytes of body), JSON, body. Both lengths are checked before anything
+//! is allocated. The body carries pieces of logs and of source trees.
+
+use super::host::HostFacts;
+use super::work::{Ended, Start};
+use super::{Attempt, Moment};
+use serde::{Deserialize, Serialize};
+
+/// Changes whenever the meaning of a message does (WIRE-1).
+pub const LINE_VERSION: u32 = 1;
+pub const JSON_LIMIT: usize = 4 << 20;
+pub const BODY_LIMIT: usize = 1 << 20;
+
+/// From the daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToHost {
+    /// The first word. `store` names the daemon's store: an agent keeps a folder for each, and never mixes them.
+    Hello { version: u32, store: String, host: String },
+    /// Idempotent: an attempt that the host knows already is not started again (QUEUE-2).
+    Start { starts: Vec<Start> },
+    Stop { attempt: Attempt, checkpoint_first: bool, grace_seconds: u32 },
+    /// These endings are in the journal; the host may forget them.
+    Ended { attempts: Vec<Attempt> },
+    /// A piece (the body) of the packed source tree; `last` completes it and its digest is checked.
+    Source { digest: String, at: u64, last: bool },
+    /// Output of an attempt from this byte on, and whatever comes if `follow`. `ask` comes back with every piece.
+    Log { ask: u64, attempt: Attempt, from: u64, follow: bool },
+    CancelLog { ask: u64 },
+    Ping,
+    /// End everything of this store on the host, then leave nothing behind.
+    Leave { stop_runs: bool },
+}
+
+/// From the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromHost {
+    /// The first word: what lives here, what has ended and was not acknowledged, which sources are here.
+    Hello { version: u32, facts: Box<HostFacts>, alive: Vec<Attempt>, ended: Vec<Ended>, sources: Vec<String> },
+    Began { attempt: Attempt, at: Moment },
+    Ended { ended: Vec<Ended> },
+    Facts { facts: Box<HostFacts> },
+    /// It has to come before anything that needs it starts.
+    NeedSource { digest: String },
+    HaveSource { digest: String },
+    /// A piece of output (the body). `end`: nothing more will come.
+    Log { ask: u64, from: u64, end: bool },
+    NoLog { ask: u64, why: String },
+    /// Numbers a live attempt printed last.
+    Metrics { attempt: Attempt, metrics: Vec<(String, String)> },
+    Pong,
+    Left,
+}

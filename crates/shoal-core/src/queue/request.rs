@@ -1,0 +1,145 @@
+//! What do people ask of the daemon, and what does it answer?
+//!
+//! Framed as in `line`. One request, one answer; `Logs` and `Wait` answer with a stream of `Answer`s that ends with `Done`.
+
+use super::event::Pausable;
+use super::host::HostFacts;
+use super::sweep::{Sweep, Value};
+use super::work::Ending;
+use super::{Moment, RunId, Target};
+use serde::{Deserialize, Serialize};
+
+/// Changes whenever the meaning of a request or an answer does (WIRE-1).
+pub const REQUEST_VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// The first word on every connection.
+    Hello { version: u32 },
+    /// Answered by `Submitted` when it is durable (QUEUE-1).
+    Submit { sweep: Box<Sweep> },
+    /// Which of these source trees the store lacks.
+    Lacks { digests: Vec<String> },
+    /// A piece (the body) of a packed source tree.
+    Source { digest: String, at: u64, last: bool },
+    Sweeps { all: bool },
+    Runs { filter: Filter, from: u32, limit: u32 },
+    Logs { run: RunId, attempt: Option<u32>, follow: bool },
+    Stop { target: Target },
+    Retry { target: Target },
+    Pause { what: Pausable },
+    Resume { what: Pausable },
+    Drain { host: String },
+    Why { target: Target },
+    /// Every finished run of a sweep with its configuration and metrics, in pages.
+    Results { sweep: String, from: u32, limit: u32 },
+    Hosts,
+    AddHosts { policies: Vec<super::host::HostPolicy> },
+    RemoveHost { name: String },
+    /// Ends the daemon; runs go on unless `stop_runs`.
+    Shutdown { stop_runs: bool },
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Filter {
+    pub target: Option<Target>,
+    pub states: Vec<RunState>,
+    pub owner: Option<String>,
+    pub host: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    Waiting,
+    Running,
+    Finished,
+    Failed,
+    Stopped,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Hello { version: u32, store: String, user: String },
+    Submitted { sweep: String, cells: u32, new_cells: u32, waiting: u64, already_done: u64 },
+    Lacks { digests: Vec<String> },
+    Sweeps { sweeps: Vec<SweepRow> },
+    Runs { runs: Vec<RunRow>, total: u64 },
+    Why { reasons: Vec<WhyRow> },
+    Results { names: Vec<String>, rows: Vec<ResultRow>, total: u64 },
+    Hosts { hosts: Vec<HostRow> },
+    /// A piece of output (the body).
+    Log { attempt: u32 },
+    Counted { runs: u64 },
+    Done,
+    /// What failed, why, and what to do.
+    Refused { why: String, hint: Option<String> },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepRow {
+    pub name: String,
+    pub owner: String,
+    pub submitted: Moment,
+    pub cells: u32,
+    pub reps: u32,
+    pub waiting: u64,
+    pub running: u64,
+    pub finished: u64,
+    pub failed: u64,
+    pub stopped: u64,
+    pub priority: i32,
+    pub paused: bool,
+    /// When it will be done, from measured runs.
+    pub done_at: Option<Moment>,
+    /// Said when nothing starts any more, and why.
+    pub stuck: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub run: RunId,
+    pub state: RunState,
+    pub attempt: u32,
+    pub hosts: Vec<String>,
+    pub began: Option<Moment>,
+    pub ended: Option<Moment>,
+    pub ending: Option<Ending>,
+    /// Only the parameters in which the sweep's configurations differ.
+    pub differs: Vec<(String, Value)>,
+    pub metrics: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WhyRow {
+    pub run: RunId,
+    pub state: RunState,
+    /// A sentence for people; `code` is for programs.
+    pub reason: String,
+    pub code: String,
+    pub starts_at: Option<Moment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultRow {
+    pub run: RunId,
+    pub config: Vec<(String, Value)>,
+    pub seconds: f64,
+    pub host: String,
+    pub metrics: Vec<(String, String)>,
+    pub folder: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostRow {
+    pub name: String,
+    pub connected: bool,
+    pub paused: bool,
+    pub drained: Option<String>,
+    pub facts: Option<HostFacts>,
+    pub running: u32,
+    pub slots: u32,
+    pub heard: Option<Moment>,
+}

@@ -1,0 +1,93 @@
+//! What is a host told to run, and how can that end?
+
+use super::host::Held;
+use super::{Attempt, Moment};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Everything an agent needs to start one attempt; it makes no choices (PLAN-1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    pub attempt: Attempt,
+    pub argv: Vec<String>,
+    /// Beside what the host's login gives; in this order. Values are never logged (SEC-2).
+    pub env: Vec<(String, String)>,
+    pub setup: Vec<String>,
+    pub virtualenv: Option<String>,
+    /// Digest of the files it finds in its folder.
+    pub source: Option<String>,
+    /// Instead of a folder of its own.
+    pub folder: Option<String>,
+    /// Written into its folder before it starts: name, content.
+    pub files: Vec<(String, String)>,
+    pub devices: Vec<Held>,
+    pub memory_bytes: Option<u64>,
+    pub time_limit_seconds: Option<u64>,
+    pub grace_seconds: u32,
+    /// Where what it leaves in its folder goes when it has succeeded: a folder that must not exist yet, made visible by rename.
+    pub publish: Option<String>,
+}
+
+/// How an attempt ended. Codes as the kernel gives them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    Exited(i32),
+    /// By a signal that nobody here sent.
+    Signaled(i32),
+    OutOfMemory,
+    TimeLimit,
+    /// The program was never executed.
+    NotStarted { why: String },
+    /// We asked it to end.
+    Stopped,
+    /// The host, or the keeper, is gone; what became of it cannot be known. Nothing of it is left.
+    Lost { why: String },
+    /// It succeeded, but its results could not be put where they belong; they are kept on the host.
+    NotPublished { why: String },
+}
+
+/// What a host knows when an attempt is over. Kept there until it is acknowledged (QUEUE-2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub attempt: Attempt,
+    pub ending: Ending,
+    pub began: Moment,
+    pub ended: Moment,
+    pub cpu_ms: u64,
+    pub peak_memory_bytes: u64,
+    pub peak_gpu_bytes: u64,
+    pub output_bytes: u64,
+    /// The last number of each metric, in the order of their first appearance.
+    pub metrics: Vec<(String, String)>,
+    /// The last lines of its output, if it failed.
+    pub tail: String,
+    /// The folder its results are in, if it left any.
+    pub results: Option<String>,
+}
+
+impl Ending {
+    pub fn success(&self) -> bool {
+        *self == Ending::Exited(0)
+    }
+
+    /// Whether the program is to blame, so that trying again costs a retry.
+    pub fn is_of_the_program(&self) -> bool {
+        !matches!(self, Ending::Stopped | Ending::Lost { .. } | Ending::NotPublished { .. }) && !self.success()
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Exited(code) => write!(f, "exit code {code}"),
+            Ending::Signaled(signal) => write!(f, "signal {signal}"),
+            Ending::OutOfMemory => f.write_str("out of memory"),
+            Ending::TimeLimit => f.write_str("time limit reached"),
+            Ending::NotStarted { why } => write!(f, "not started: {why}"),
+            Ending::Stopped => f.write_str("stopped"),
+            Ending::Lost { why } => write!(f, "lost: {why}"),
+            Ending::NotPublished { why } => write!(f, "results not put in place: {why}"),
+        }
+    }
+}
