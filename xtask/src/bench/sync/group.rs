@@ -61,14 +61,15 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// In a folder that test hosts see too, hence not in `/tmp`.
+    /// In a folder that test hosts see too and may write to: they have a `/tmp` and homes of their own, and what they see of ours (cargo's
+    /// target folder may lie there) is not theirs to write. So: below the checkout.
     pub fn new() -> Result<Self> {
-        let folder = crate::cargo::target_dir()?.join("bench").join(std::process::id().to_string());
+        let folder = crate::root().join("target/bench").join(std::process::id().to_string());
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let socket = folder.join("hub");
         let listener = UnixListener::bind(&socket).with_context(|| {
             format!(
-                "cannot listen on {}\nhint: such a path has at most 107 bytes; CARGO_TARGET_DIR moves it",
+                "cannot listen on {}\nhint: such a path has at most 107 bytes, and the checkout should lie in no home",
                 socket.display()
             )
         })?;

@@ -98,7 +98,7 @@ impl<'t> Ground<'t> {
         let ground = Self { tools, who, hosts: hosts.context("the test hosts")?, home, cluster };
         // As on a machine where Ray is installed: found by name in every shell.
         let profile = format!(
-            "printf '%s\\n' 'export PATH={}/bin:$PATH RAY_USAGE_STATS_ENABLED=0' > /root/.bashrc; echo '. ~/.bashrc' > /root/.profile",
+            "printf '%s\\n' 'export PATH={}/bin:$PATH RAY_USAGE_STATS_ENABLED=0 RAY_enable_autoscaler_v2=0' > /root/.bashrc; echo '. ~/.bashrc' > /root/.profile",
             tools.ray.display()
         );
         ground.everywhere(&profile)?;
