@@ -5,6 +5,8 @@
     shoal.broadcast(weights, name="w")    # everyone starts from rank 0's values
     shoal.push_pull(gradient, name="w")   # in place: the mean over all workers
     shoal.shutdown()
+
+Its queue, for many runs of one program: ``shoal.log(step=3, loss=0.2)`` in a run, and ``shoal.Client`` to submit (see the guides).
 """
 
 from ._api import (
@@ -39,21 +41,27 @@ from .errors import (
     DeadRankError,
     MismatchError,
     ProtocolError,
+    QueueError,
+    RunsFailedError,
     SettingError,
     ShoalError,
     ShutDownError,
     UsageError,
 )
+from .metrics import log
 from .trace import trace
 
 __all__ = [
     "AbortedError",
+    "Client",
     "ConnectError",
     "DeadRankError",
     "DeadlockError",
     "Handle",
     "MismatchError",
     "ProtocolError",
+    "QueueError",
+    "RunsFailedError",
     "SettingError",
     "ShoalError",
     "ShutDownError",
@@ -70,6 +78,7 @@ __all__ = [
     "init",
     "is_initialized",
     "joined_late",
+    "log",
     "members",
     "push_pull",
     "push_pull_async",
@@ -82,3 +91,12 @@ __all__ = [
     "stats",
     "trace",
 ]
+
+
+def __getattr__(name):
+    # Only those who submit need it.
+    if name == "Client":
+        from .client import Client
+
+        return Client
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,12 +10,16 @@ from .errors import (
     DeadRankError as DeadRankError,
     MismatchError as MismatchError,
     ProtocolError as ProtocolError,
+    QueueError as QueueError,
+    RunsFailedError as RunsFailedError,
     SettingError as SettingError,
     ShoalError as ShoalError,
     ShutDownError as ShutDownError,
     UsageError as UsageError,
 )
 
+from .client import Client as Client
+from .metrics import log as log
 from .trace import Trace as Trace
 
 __version__: str

@@ -65,6 +65,14 @@ class ShutDownError(ShoalError):
     """The engine was shut down."""
 
 
+class QueueError(ShoalError):
+    """The queue refused, could not be reached, or the program `shoal` is missing. The message is what it said."""
+
+
+class RunsFailedError(QueueError):
+    """Runs of a sweep failed or were stopped, and nothing more of it runs."""
+
+
 _CLASSES = {
     "dead": DeadRankError,
     "aborted": AbortedError,

@@ -23,8 +23,17 @@ const TORCH: [&str; 12] = [
 ];
 
 /// Beside PyTorch, with what the tests need. Versions are pinned where a new one would change what is tested.
-const OTHERS: [&str; 7] =
-    ["setuptools", "tensorflow-cpu==2.21.*", "jax==0.10.*", "optax==0.2.*", "numpy", "pytest", "scikit-learn"];
+const OTHERS: [&str; 9] = [
+    "setuptools",
+    "tensorflow-cpu==2.21.*",
+    "jax==0.10.*",
+    "optax==0.2.*",
+    "numpy",
+    "pytest",
+    "scikit-learn",
+    "pandas",
+    "PyYAML",
+];
 
 /// The interpreter that has PyTorch, TensorFlow, JAX and pytest: for the tests and for `bench train`.
 pub fn all() -> Result<PathBuf> {

@@ -60,6 +60,8 @@ fn schema_and_reader_agree() {
             true,
         ),
         (json!({"hosts": ["a"], "shared": "/nfs", "master": "a", "workers": ["a", "a"]}), true),
+        (json!({"hosts": ["a"], "queue": {"lost_after": "5m", "hosts": {"a": {"slots": 2, "owner": "u", "idle": "5m"}}}}), true),
+        (json!({"hosts": ["a"], "queue": {"hosts": {"a": {"slot": 2}}}}), false),
         (json!({"hosts": []}), false),
         (json!({}), false),
         (json!({"hosts": "a"}), false),
@@ -96,4 +98,7 @@ fn the_schema_has_the_fields_of_the_reader() {
     assert_eq!(names(&top["defaults"]), sorted(&native::DEFAULTS_FIELDS));
     assert_eq!(names(&top["hosts"]["items"]["oneOf"][1]), sorted(&native::HOST_FIELDS));
     assert_eq!(names(&top["defaults"]["properties"]["slots"]["oneOf"][1]), sorted(&native::SLOTS_FIELDS));
+    assert_eq!(names(&top["queue"]), sorted(&fleet::queue::QUEUE_FIELDS));
+    let of_hosts = &top["queue"]["properties"]["hosts"]["additionalProperties"];
+    assert_eq!(names(of_hosts), sorted(&fleet::queue::QUEUE_HOST_FIELDS));
 }

@@ -26,6 +26,7 @@ mod inner;
 pub mod keeper;
 pub mod proc;
 pub mod protocol;
+pub mod queue;
 pub mod records;
 mod signals;
 mod sweep;

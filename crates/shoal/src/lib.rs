@@ -12,5 +12,6 @@ pub mod metrics;
 mod on_host;
 pub mod predict;
 pub mod programs;
+pub mod queue;
 pub mod say;
 pub mod signals;

@@ -38,6 +38,17 @@ fn shoal() -> ExitCode {
         args::shoal::Verb::Status(args) => conclude("shoal status", commands::status::run(&args)),
         args::shoal::Verb::GetHeadIp(args) => conclude("shoal get-head-ip", commands::get_head_ip::run(&args)),
         args::shoal::Verb::GetWorkerIps(args) => conclude("shoal get-worker-ips", commands::get_worker_ips::run(&args)),
+        args::shoal::Verb::Sweep(args) => conclude("shoal sweep", commands::sweep::run(&args)),
+        args::shoal::Verb::Results(args) => conclude("shoal results", commands::results::run(&args)),
+        args::shoal::Verb::Why(args) => conclude("shoal why", commands::why::run(&args)),
+        args::shoal::Verb::Retry(args) => conclude("shoal retry", commands::retry::run(&args)),
+        args::shoal::Verb::Pause(args) => conclude("shoal pause", commands::pause::run(&args)),
+        args::shoal::Verb::Resume(args) => conclude("shoal resume", commands::resume::run(&args)),
+        args::shoal::Verb::Hosts(args) => conclude("shoal hosts", commands::hosts::run(&args)),
+        args::shoal::Verb::Drain(args) => conclude("shoal drain", commands::drain::run(&args)),
+        args::shoal::Verb::Token(args) => conclude("shoal token", commands::token::run(&args)),
+        args::shoal::Verb::Ludwig(args) => conclude("shoal ludwig", commands::ludwig::run(&args)),
+        args::shoal::Verb::Serve(args) => conclude("shoal serve", commands::serve::run(&args)),
         args::shoal::Verb::Host(args) => commands::host::run(args),
     }
 }

@@ -6,6 +6,7 @@ pub mod detect;
 pub mod native;
 mod native_host;
 pub mod poseidon;
+pub mod queue;
 pub mod range;
 pub mod ray;
 pub mod schema;

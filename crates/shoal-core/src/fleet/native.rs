@@ -24,7 +24,8 @@ use crate::variables;
 
 pub use super::native_host::{DEFAULTS_FIELDS, HOST_FIELDS, SLOTS_FIELDS};
 
-pub const FIELDS: [&str; 8] = ["name", "hosts", "defaults", "environment", "shared", "master", "servers", "workers"];
+pub const FIELDS: [&str; 9] =
+    ["name", "hosts", "defaults", "environment", "shared", "master", "servers", "workers", "queue"];
 pub const ENVIRONMENT_FIELDS: [&str; 5] = ["virtualenv", "conda", "modules", "setup", "env"];
 
 /// As many as the engine can number.
@@ -41,6 +42,10 @@ pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Flee
     let (hosts, complete) = cross_check::hosts(reader, entries);
     // A name that is missing only because its own entry is wrong is not worth a second message.
     let placement = if complete { read_placement(reader, fields, &hosts) } else { Placement::default() };
+    if let Some(node) = fields.get("queue").filter(|_| complete) {
+        // What it means is for `shoal serve` to ask; that it is right is for everybody to know.
+        super::queue::read(reader, node, &hosts);
+    }
     Some(Fleet { name: name?, hosts, environment, shared, placement })
 }
 

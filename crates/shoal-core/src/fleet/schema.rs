@@ -38,6 +38,7 @@ pub fn native_json_schema() -> Value {
             "master": text("Host that runs ps_master; without it, the first worker's."),
             "servers": texts("Hosts, ranges or groups that run ps_server."),
             "workers": texts("Hosts, ranges or groups that run the workers, in this order; a host may be there several times."),
+            "queue": queue(),
         },
     })
 }
@@ -85,6 +86,34 @@ fn access() -> Value {
     })
 }
 
+fn queue() -> Value {
+    json!({
+        "description": "For `shoal serve` alone: when and how much the queue may use hosts.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "lost_after": time("A host that is silent for so long is lost: its runs start elsewhere."),
+            "hosts": {
+                "description": "By the name of a host or a group.",
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": {
+                        "slots": number(1),
+                        "cpus": number(1),
+                        "memory": {"type": ["string", "integer"], "description": "A size such as 64GiB."},
+                        "owner": text("Whose desk it is: their runs start whenever they like, others' when nobody is there."),
+                        "idle": time("Untouched for so long before others' runs start."),
+                        "grace": time("From the checkpoint signal to the stop, when the owner is back."),
+                        "lost_after": time("As above, for this host."),
+                    },
+                },
+            },
+        },
+    })
+}
+
 fn environment() -> Value {
     json!({
         "description": "What commands find on every host.",
@@ -106,6 +135,10 @@ fn environment() -> Value {
 
 fn text(description: &str) -> Value {
     json!({"description": description, "type": "string", "minLength": 1})
+}
+
+fn time(description: &str) -> Value {
+    json!({"description": description, "type": ["string", "integer"]})
 }
 
 fn path(description: &str) -> Value {

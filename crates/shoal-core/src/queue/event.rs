@@ -16,11 +16,15 @@ pub enum Event {
     /// The same name again: configurations that were not there, more reps, and what else may change later.
     ToppedUp { at: Moment, name: String, new: Vec<Axes>, reps: u32, like: Box<Sweep> },
     /// Decided here, before the host is told (QUEUE-2). Rank k of a gang runs on `places[k]`.
-    Assigned { at: Moment, attempt: Attempt, places: Vec<Seat> },
+    /// With `after`, it takes the seats of that one when it is over.
+    Assigned { at: Moment, attempt: Attempt, places: Vec<Seat>, after: Option<Attempt> },
     Began { at: Moment, attempt: Attempt },
     Ended { at: Moment, host: String, ended: Box<Ended> },
     /// Somebody asked for it. Runs that wait are stopped at once; those that live are asked to end.
     StopAsked { at: Moment, by: String, target: Target },
+    /// A live attempt was told to end, so that it is not told again by every plan. Ends without success from here on are
+    /// `Stopped`: for good if somebody asked for it, else the run waits again free of charge (the owner of the desk is back).
+    Stopping { at: Moment, attempt: Attempt, checkpoint_first: bool, why: String },
     /// Failed and stopped runs of it may start again.
     Retried { at: Moment, by: String, target: Target },
     Paused { at: Moment, by: String, what: Pausable },
@@ -30,6 +34,8 @@ pub enum Event {
     HostSeen { at: Moment, name: String, facts: Box<HostFacts> },
     /// Nothing heard of it; what it runs goes on as far as we know.
     HostSilent { at: Moment, name: String },
+    /// Silent for longer than its policy bears, booted anew, or somebody said so: what it ran is lost and starts elsewhere.
+    HostLost { at: Moment, name: String, why: String },
     /// The owner is back, or it fails everything: takes no more, and why.
     HostDrained { at: Moment, name: String, why: String },
     QuotaSet { at: Moment, user: String, slots: Option<u32> },
@@ -54,9 +60,20 @@ pub enum Pausable {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Journal as `Assigned`, then tell the hosts.
-    Start { attempt: Attempt, places: Vec<Seat> },
-    /// Ask a live attempt to end: a checkpoint signal first if the owner of the desk is back.
+    Start { attempt: Attempt, places: Vec<Seat>, after: Option<Attempt> },
+    /// Ask a live attempt to end: a checkpoint signal first if the owner of the desk is back. Journal as `Stopping`.
     Stop { attempt: Attempt, checkpoint_first: bool, why: String },
     /// Journal as `HostDrained`.
     Drain { host: String, why: String },
+}
+
+impl Action {
+    /// What goes into the journal before it is done.
+    pub fn event(&self, at: Moment) -> Event {
+        match self.clone() {
+            Action::Start { attempt, places, after } => Event::Assigned { at, attempt, places, after },
+            Action::Stop { attempt, checkpoint_first, why } => Event::Stopping { at, attempt, checkpoint_first, why },
+            Action::Drain { host, why } => Event::HostDrained { at, name: host, why },
+        }
+    }
 }

@@ -43,6 +43,19 @@ pub struct HostPolicy {
     pub memory_bytes: Option<u64>,
     /// Somebody's desk.
     pub owner: Option<OwnerPolicy>,
+    /// Silent for this long: what it ran is lost, and starts elsewhere.
+    pub lost_after_seconds: u64,
+    /// How the daemon gets there. `None`: the host's agent calls.
+    pub reach: Option<Reached>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reached {
+    /// This machine.
+    Here,
+    /// Over ssh, as this text of a fleet file says of a host of this name.
+    Ssh { fleet: String, base: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,12 +8,34 @@
 //! | `event` | what can happen to the queue; the journal is a list of these (CORE-2) |
 //! | `line` | what daemon and agent say to each other |
 //! | `request` | what people ask of the daemon, and what it answers |
+//! | `cells` | which configuration has which number |
+//! | `state/` | what the queue's state is: the fold of its events |
+//! | `plan/` | what is to be done now: who starts where, who has to end |
+//! | `share` | whose turn it is |
+//! | `estimate` | how long it will take |
+//! | `why` | why a run does not run |
+//! | `read/` | what a `sweep.yaml`, or JSON from Python, asks for |
+//! | `grid` | what `--grid`, `--zip` and `--set` ask for |
+//! | `render/` | what exactly a host is told to run for one attempt |
+//! | `results/` | what came out: table, CSV, JSON, plot, progress |
 
+pub mod cells;
+mod estimate;
 pub mod event;
+pub mod grid;
 pub mod host;
 pub mod line;
+pub mod plan;
+pub mod read;
+pub mod render;
 pub mod request;
+pub mod results;
+pub mod share;
+pub mod state;
 pub mod sweep;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod why;
 pub mod work;
 
 use serde::{Deserialize, Serialize};

@@ -19,14 +19,21 @@ pub enum Request {
     Hello { version: u32 },
     /// Answered by `Submitted` when it is durable (QUEUE-1).
     Submit { sweep: Box<Sweep> },
-    /// Which of these source trees the store lacks.
+    /// Which of these trees the store lacks.
     Lacks { digests: Vec<String> },
-    /// A piece (the body) of a packed source tree.
-    Source { digest: String, at: u64, last: bool },
+    /// A piece (the body) of a packed tree; the last is answered by `Done` when it is durable.
+    Tree { digest: String, at: u64, last: bool },
     Sweeps { all: bool },
     Runs { filter: Filter, from: u32, limit: u32 },
     Logs { run: RunId, attempt: Option<u32>, follow: bool },
-    Stop { target: Target },
+    /// Answered by `Sweeps` with that one whenever it has changed, at most five times a second, and by `Done` when nothing of it waits or runs.
+    Wait { sweep: String },
+    /// Answered by `Counted`. `now`: without the sweep's grace.
+    Stop {
+        target: Target,
+        #[serde(default)]
+        now: bool,
+    },
     Retry { target: Target },
     Pause { what: Pausable },
     Resume { what: Pausable },
@@ -36,9 +43,24 @@ pub enum Request {
     Results { sweep: String, from: u32, limit: u32 },
     Hosts,
     AddHosts { policies: Vec<super::host::HostPolicy> },
-    RemoveHost { name: String },
+    /// What runs there is lost if `lost`, else it has to be empty.
+    RemoveHost { name: String, lost: bool },
+    /// Tokens: one for each user; shown once.
+    AddToken { user: String, role: Role, days: Option<u32> },
+    RemoveToken { user: String },
+    Tokens,
     /// Ends the daemon; runs go on unless `stop_runs`.
     Shutdown { stop_runs: bool },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Read,
+    Submit,
+    /// An agent that calls in.
+    Host,
+    Admin,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -73,6 +95,9 @@ pub enum Answer {
     /// A piece of output (the body).
     Log { attempt: u32 },
     Counted { runs: u64 },
+    /// The secret, this once.
+    Token { user: String, token: String },
+    Tokens { users: Vec<(String, Role, Option<Moment>)> },
     Done,
     /// What failed, why, and what to do.
     Refused { why: String, hint: Option<String> },

@@ -2,6 +2,7 @@
 //!
 //! Configurations are kept as axes and made when they are needed: a million of them cost what their axes cost.
 
+use super::work::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -68,13 +69,15 @@ pub struct Command {
     pub env: BTreeMap<String, String>,
     /// How parameters reach the program, beside placeholders.
     pub pass: Pass,
-    /// Digest of the tree of files that the run finds in its folder, if any.
-    pub source: Option<String>,
-    /// Where it runs when there is no `source`: a folder that the host has.
+    /// Source and data that the run finds in its folder.
+    pub trees: Vec<Tree>,
+    /// Where it runs when there is no tree: a folder that the host has.
     pub folder: Option<String>,
     /// Lines for a shell before it (modules, conda), and a virtualenv; as in a fleet's `environment`.
     pub setup: Vec<String>,
     pub virtualenv: Option<String>,
+    /// Text of a lock file: an environment is made of it, once per host.
+    pub requirements: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

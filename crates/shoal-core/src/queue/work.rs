@@ -5,6 +5,10 @@ use super::{Attempt, Moment};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Stands in `argv` for the run's folder, which only the host knows: the agent puts the path there. No argument of a program can hold
+/// a NUL, so nothing else looks like it.
+pub const RUN_DIR_MARK: &str = "\u{0}run_dir\u{0}";
+
 /// Everything an agent needs to start one attempt; it makes no choices (PLAN-1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
@@ -14,18 +18,45 @@ pub struct Start {
     pub env: Vec<(String, String)>,
     pub setup: Vec<String>,
     pub virtualenv: Option<String>,
-    /// Digest of the files it finds in its folder.
-    pub source: Option<String>,
+    /// Text of a lock file (pip): an environment made of it once per host, by its digest; `virtualenv` is what it is based on.
+    pub requirements: Option<String>,
+    /// Trees of files that it finds in its folder; they have to be on the host before it starts.
+    pub trees: Vec<Tree>,
     /// Instead of a folder of its own.
     pub folder: Option<String>,
+    /// Runs where and when that one is over, on its seat: decided beforehand where runs are short.
+    pub after: Option<Attempt>,
+    /// Which process of a gang this is, and on which hosts the others are, by number. One host: an ordinary run.
+    pub rank: u32,
+    pub hosts: Vec<String>,
     /// Written into its folder before it starts: name, content.
     pub files: Vec<(String, String)>,
+    /// Written beside the folder that its results become, when they do, unless it is there: name, content (`param2val.yaml`).
+    #[serde(default)]
+    pub beside: Vec<(String, String)>,
     pub devices: Vec<Held>,
     pub memory_bytes: Option<u64>,
     pub time_limit_seconds: Option<u64>,
     pub grace_seconds: u32,
-    /// Where what it leaves in its folder goes when it has succeeded: a folder that must not exist yet, made visible by rename.
-    pub publish: Option<String>,
+    pub publish: Publish,
+}
+
+/// A tree of files, by the digest of its packed form, and where its run finds it: `""` is the folder itself, whose entries are then
+/// links into the one copy that the host has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    pub digest: String,
+    pub at: String,
+}
+
+/// Where what a run leaves in its folder goes when it has succeeded. A run that leaves nothing needs no place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Publish {
+    /// A folder of a drive that the host sees, which must not be there yet: staged beside it, synced, made visible by rename.
+    Folder(String),
+    /// To the daemon, over the line; it does the same in its store, under this name.
+    Send(String),
 }
 
 /// How an attempt ended. Codes as the kernel gives them.
@@ -51,6 +82,9 @@ pub enum Ending {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub attempt: Attempt,
+    /// Which process of a gang.
+    #[serde(default)]
+    pub rank: u32,
     pub ending: Ending,
     pub began: Moment,
     pub ended: Moment,

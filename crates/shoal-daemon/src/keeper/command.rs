@@ -101,7 +101,7 @@ fn threads(env: &BTreeMap<String, String>, processors: usize) -> Option<usize> {
     Some((processors / neighbours).max(1))
 }
 
-fn enter_virtualenv(root: &Path, env: &mut Env) -> Result<(), Cannot> {
+pub(crate) fn enter_virtualenv(root: &Path, env: &mut Env) -> Result<(), Cannot> {
     let bin = root.join("bin");
     if !bin.join("python").exists() {
         let python = bin.join("python");

@@ -3,12 +3,12 @@
 //! The main thread waits and ends; one thread moves the output (a log on a network drive that hangs must not keep us
 //! from ending the rank), one hears the warden, one the signals.
 
-mod command;
+pub(crate) mod command;
 mod log;
-mod lookup;
-mod memory;
+pub(crate) mod lookup;
+pub(crate) mod memory;
 pub mod prepare;
-mod spawn;
+pub(crate) mod spawn;
 mod status;
 
 pub(crate) use command::expand;

@@ -51,6 +51,17 @@ pub enum Part {
         #[arg(long)]
         send: bool,
     },
+    /// Does what a queue's daemon says on this host; speaks messages over stdin and stdout.
+    Agent {
+        /// The daemon's store: runs of different ones are never mixed.
+        #[arg(long)]
+        store: String,
+    },
+    /// Owns a queue's runs on this host; goes on in a process of its own.
+    QueueKeeper {
+        #[arg(long)]
+        store: String,
+    },
     /// Sets this host up as a node of a cluster; speaks JSON lines over stdin and stdout.
     Setup,
     /// Prints the name of this program's content.

@@ -4,38 +4,45 @@ use clap::Args as ClapArgs;
 use shoal_core::rank::Rank;
 use std::path::PathBuf;
 
-/// Show what the ranks of a run have written, or follow it while they write.
+/// Show what a run has written, or follow it while it writes.
 ///
-/// Use it for a run that was started with --detach, or for one that is over: the hosts keep the logs. Ctrl-C leaves the run alone.
+/// Use it for a run of a sweep (mlp:17.2), wherever it runs; and for a run that was started with `shoal run --detach`. Those that are over are
+/// shown too: the hosts keep the logs. Ctrl-C leaves the run alone.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// The run's id, as `shoal run --detach` printed it and `shoal ps` lists it.
-    #[arg(value_name = "ID")]
+    /// A run of a sweep: mlp:17.2 (mlp:17 is its first rep); or the id of a detached run, as `shoal run --detach` printed it.
+    #[arg(value_name = "RUN")]
     pub run: String,
 
     /// Go on until the run is over.
     #[arg(short = 'f', long)]
     pub follow: bool,
 
-    /// Only this rank, byte for byte: master, server0, worker1, ...
+    /// Of a run of a sweep: this attempt, from 1 [default: the last].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempt: Option<u32>,
+
+    /// Of a detached run: only this rank, byte for byte: master, server0, worker1, ...
     #[arg(long, value_name = "RANK")]
     pub rank: Option<Rank>,
 
-    /// Look on the hosts of this fleet; not needed on the machine that launched the run.
+    /// Of a detached run: look on the hosts of this fleet; not needed on the machine that launched the run.
     #[arg(long, value_name = "FILE")]
     pub fleet: Option<PathBuf>,
 }
 
 const HELP: &str = "\
-Without --rank, all ranks are shown, each line with its rank in front.
+A run of a sweep is shown byte for byte. Of a detached run without --rank, all ranks are shown, each line with its rank in front.
 
 Exit codes:
   0    all of it was shown
   1    some log could not be read
   2    the command line is wrong, or nobody knows this run
+  3    the queue could not be reached
   255  some host could not be asked, or was lost
 
 Examples:
+  shoal logs -f mlp:17.2
   shoal logs -f 261116-020304-a1b2c3
   shoal logs 261116-020304-a1b2c3 --rank worker1 > worker1.log";

@@ -4,27 +4,38 @@ pub mod attach;
 pub mod cluster;
 pub mod doctor;
 pub mod down;
+pub mod drain;
 pub mod exec;
 pub mod fleet;
 pub mod get_head_ip;
 pub mod get_worker_ips;
 pub mod host;
+pub mod hosts;
 pub mod image;
 pub mod logs;
+pub mod ludwig;
+pub mod pause;
 pub mod plan;
 pub mod ps;
 pub mod ps_master;
 pub mod ps_server;
 pub mod psd_run;
 pub mod reaching;
+pub mod results;
+pub mod resume;
+pub mod retry;
 pub mod rsync_down;
 pub mod rsync_up;
 pub mod run;
+pub mod serve;
 pub mod shoal;
 pub mod status;
 pub mod stop;
 pub mod submit;
+pub mod sweep;
+pub mod token;
 pub mod up;
+pub mod why;
 
 /// Shown at the end of every program's help.
 pub const EXIT_CODES: &str = "\

@@ -1,30 +1,66 @@
 //! `shoal ps`'s command line.
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
-/// List runs: which live, which have ended and how.
+/// List what runs: the sweeps of the queue, and runs that were started with `shoal run --detach`.
 ///
-/// Use it to see what became of `shoal run --detach`, from any machine that reaches the hosts. Without --fleet it looks on this
-/// machine and on the hosts of detached runs that were launched from it.
+/// Use it to see how far a sweep is and when it will be done, and what became of a detached run. With a sweep's name it lists the sweep's
+/// runs. Without --fleet it looks for detached runs on this machine and on the hosts of those that were launched from it.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Look on the hosts of this fleet: shoal.yaml, a Poseidon JSON or a Ray cluster file.
+    /// The runs of this sweep (mlp), of one configuration (mlp:17), or one run (mlp:17.2).
+    #[arg(value_name = "SWEEP")]
+    pub target: Option<String>,
+
+    /// Only runs of the queue in this state.
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    pub state: Vec<State>,
+
+    /// Only runs of the queue that are, or were last, on this host.
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+
+    /// Only sweeps and runs of this user.
+    #[arg(long, value_name = "USER")]
+    pub owner: Option<String>,
+
+    /// Count the queue's runs instead of listing them.
+    #[arg(long, value_name = "WHAT")]
+    pub group_by: Option<Group>,
+
+    /// Look on the hosts of this fleet for detached runs: shoal.yaml, a Poseidon JSON or a Ray cluster file.
     #[arg(long, value_name = "FILE")]
     pub fleet: Option<PathBuf>,
 
-    /// Also runs that ended more than a day ago.
+    /// Also sweeps and runs that ended more than a day ago, and of long lists everything.
     #[arg(long)]
     pub all: bool,
 
-    /// Print one JSON object, with every rank, its host, state and log.
+    /// Print one JSON object, with everything that is known.
     #[arg(long)]
     pub json: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum State {
+    Waiting,
+    Running,
+    Finished,
+    Failed,
+    Stopped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Group {
+    Sweep,
+    Host,
+    State,
+}
+
 const HELP: &str = "\
-States:
+States of detached runs:
   running   some rank lives
   finished  all workers ended with code 0
   failed    the first failure ended the run; it is named
@@ -32,11 +68,16 @@ States:
   lost      ranks are gone and nobody recorded how: the host was restarted, or their keeper killed
   unknown   hosts of the run did not answer
 
+It never starts a queue: where none runs, there is none to list.
+
 Exit codes:
   0    all hosts answered
-  2    the command line or the fleet file is wrong
+  2    the command line or the fleet file is wrong, or there is no such sweep
+  3    the queue could not be reached
   255  some host could not be asked; it is named on stderr, and the others are listed
 
 Examples:
   shoal ps
+  shoal ps mlp --state failed
+  shoal ps --group-by host
   shoal ps --fleet shoal.yaml --all";

@@ -30,6 +30,17 @@ pub enum Verb {
     Status(super::status::Args),
     GetHeadIp(super::get_head_ip::Args),
     GetWorkerIps(super::get_worker_ips::Args),
+    Sweep(Box<super::sweep::Args>),
+    Results(super::results::Args),
+    Why(super::why::Args),
+    Retry(super::retry::Args),
+    Pause(super::pause::Args),
+    Resume(super::resume::Args),
+    Hosts(super::hosts::Args),
+    Drain(super::drain::Args),
+    Serve(super::serve::Args),
+    Token(super::token::Args),
+    Ludwig(super::ludwig::Args),
     /// What hosts run for us; not for people.
     #[command(hide = true)]
     Host(super::host::Args),

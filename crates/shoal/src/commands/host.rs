@@ -4,6 +4,7 @@ use crate::args::host::{Args, Part};
 use crate::later::ask::{STOP_VERSION, StopAnswer};
 use shoal_core::rank::Rank;
 use shoal_daemon::protocol::PREAMBLE;
+use shoal_daemon::queue;
 use shoal_daemon::records::{self, StopError};
 use std::io::{BufWriter, Read, Write};
 use std::process::ExitCode;
@@ -15,6 +16,8 @@ pub fn run(args: Args) -> ExitCode {
         Part::Keeper { .. } => shoal_daemon::keeper::main(),
         Part::Probe => crate::on_host::probe::main(),
         Part::Peer => crate::on_host::peer::main(),
+        Part::Agent { store } => queue::agent::main(queue::agent::Args::new(&store)),
+        Part::QueueKeeper { store } => queue::keeper::main(&store),
         Part::Setup => crate::on_host::setup::main(),
         Part::List { run } => list(run.as_deref()),
         Part::Tail { run, rank, follow } => tail(&run, rank, follow),

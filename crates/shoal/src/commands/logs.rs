@@ -8,6 +8,8 @@ use crate::later::places::{self, Place};
 use crate::later::{check_id, say_unreached, unknown};
 use crate::launch::gather::Gather;
 use crate::launch::program::{Broken, broken};
+use crate::queue::whose::{Whose, whose};
+use crate::queue;
 use shoal_core::outcome::LOST;
 use shoal_core::rank::Rank;
 use shoal_daemon::frame::{self, FROM_WARDEN_LIMIT, OUTPUT};
@@ -19,6 +21,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if args.fleet.is_none()
+        && let Whose::Queued(mut queue) = whose(&args.run)?
+    {
+        return queue::logs::show(&mut queue, args);
+    }
+    if args.attempt.is_some() {
+        return Err(NotBegun::Wrong("--attempt is for runs of a sweep: mlp:17.2".into()));
+    }
     check_id(&args.run)?;
     let places = places::of_run(&args.run, args.fleet.as_deref())?;
     let asked: Vec<String> = places.iter().map(|p| p.host.name.clone()).collect();

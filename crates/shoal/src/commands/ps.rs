@@ -1,4 +1,4 @@
-//! Lists runs, from as many hosts as answer.
+//! Lists what runs: the queue's sweeps or their runs, and detached runs from as many hosts as answer.
 
 use super::run::NotBegun;
 use crate::args::ps::Args;
@@ -6,26 +6,46 @@ use crate::exit::Exit;
 use crate::later::ask::{Asker, Unreached};
 use crate::later::view::{self, RunView, Standing};
 use crate::later::{launched, places, say_unreached};
+use crate::queue::ps as queued;
 use serde_json::json;
 use shoal_core::outcome::{LOST, duration};
+use shoal_core::queue::request::SweepRow;
 use std::process::ExitCode;
 
 /// Runs that ended longer ago are shown with --all.
-const RECENT_MS: u64 = 24 * 3600 * 1000;
+pub const RECENT_MS: u64 = 24 * 3600 * 1000;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if queued::is_meant(args) {
+        return queued::runs(args);
+    }
+    let sweeps = queued::sweeps(args);
     let places = places::of_all(args.fleet.as_deref(), args.all)?;
     let answers = Asker::new(&places)?.list(places, None);
     let mut runs = view::runs(answers.heard.into_iter().map(|(_, listing)| listing));
     remember_ends(&runs);
     runs.retain(|run| args.all || run.over_ms.is_none_or(|ms| ms < RECENT_MS));
+    let rows = sweeps.as_deref().unwrap_or_default();
     if args.json {
-        crate::say::line(as_json(&runs, &answers.unreached));
+        crate::say::line(as_json(&runs, &answers.unreached, rows));
     } else {
-        crate::say::out(table(&runs));
+        if !rows.is_empty() {
+            crate::say::out(queued::table(rows));
+        }
+        if !runs.is_empty() || rows.is_empty() {
+            let between = if rows.is_empty() { "" } else { "\n" };
+            crate::say::out(format!("{between}{}", table(&runs)));
+        }
     }
     say_unreached("shoal ps", &answers.unreached);
-    Ok(if answers.unreached.is_empty() { Exit::Success.into() } else { ExitCode::from(LOST) })
+    Ok(match (sweeps, answers.unreached.is_empty()) {
+        (_, false) => ExitCode::from(LOST),
+        (Err(why), true) => {
+            eprintln!("shoal ps: {why}");
+            Exit::CannotStart.into()
+        }
+        (Ok(_), true) => Exit::Success.into(),
+    })
 }
 
 /// Hosts need not be asked again for what is over. Only what all its hosts agree on is.
@@ -43,12 +63,11 @@ fn remember_ends(runs: &[RunView]) {
     }
 }
 
-fn as_json(runs: &[RunView], unreached: &[Unreached]) -> serde_json::Value {
+fn as_json(runs: &[RunView], unreached: &[Unreached], sweeps: &[SweepRow]) -> serde_json::Value {
     let unreached: Vec<_> =
         unreached.iter().map(|u| json!({ "host": u.host, "why": u.what, "hint": u.hint })).collect();
-    json!({ "runs": runs, "unreached": unreached })
+    json!({ "runs": runs, "unreached": unreached, "sweeps": sweeps })
 }
-
 fn table(runs: &[RunView]) -> String {
     let mut rows = vec![["RUN", "STATE", "AGE", "RANKS", "HOSTS", "COMMAND"].map(String::from)];
     for run in runs {

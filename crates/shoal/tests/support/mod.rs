@@ -6,6 +6,7 @@
 
 pub mod clouds;
 pub mod clusters;
+pub mod desk;
 pub mod dice;
 pub mod gang;
 pub mod laptop;

@@ -1,0 +1,382 @@
+//! What is made of an end before it is told? Numbers are read, results put where they belong; only then is it told, and again until it
+//! is acknowledged (QUEUE-2).
+
+use super::look::{self, Looked};
+use super::note::{Note, name};
+use super::publish::{Job, Problem};
+use super::send;
+use super::session::{Known, Publishing, Session};
+use super::shelf::Where;
+use crate::keeper::command::{expand, home};
+use crate::queue::keeper::words::{Alive, FromKeeper, Over, ToKeeper};
+use shoal_core::queue::Attempt;
+use shoal_core::queue::line::FromHost;
+use shoal_core::queue::work::{Ended, Ending, Publish};
+use std::fs;
+use std::io::ErrorKind;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// Of one message to the daemon.
+const PAGE: usize = 1 << 20;
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Published for so long without an answer: it is said.
+const SLOW: Duration = Duration::from_secs(30);
+/// Folders of runs that did not succeed, at most.
+const ASIDE: usize = 200;
+
+impl Session {
+    pub fn hear_keeper(&mut self, message: FromKeeper) {
+        match message {
+            FromKeeper::Alive { runs } => runs.into_iter().for_each(|run| self.alive(run)),
+            FromKeeper::Over { runs } => runs.into_iter().for_each(|run| self.over(run)),
+            FromKeeper::Ready => self.keeper_ready(),
+            FromKeeper::Trouble { what, over: false } => self.trouble("keeper says", None, what),
+            FromKeeper::Trouble { over: true, .. } => self.no_more_trouble("keeper says"),
+            FromKeeper::Left => self.left(),
+            FromKeeper::Hello { .. } | FromKeeper::Pong => {}
+        }
+    }
+
+    fn remember(&mut self, name: &str, note: &Note) {
+        if note.rank > 0 {
+            self.gangs.entry(note.attempt.clone()).or_default().insert(note.rank);
+        }
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if !attempts.contains_key(name) {
+            attempts.insert(name.into(), note.attempt.clone());
+        }
+    }
+
+    fn alive(&mut self, run: Alive) {
+        let Ok(note) = serde_json::from_str::<Note>(&run.note) else {
+            return eprintln!("shoal agent: the keeper has a run {} that nobody here understands", run.name);
+        };
+        self.remember(&run.name, &note);
+        if !self.greeted {
+            self.heard_of.insert(run.name.clone());
+        }
+        match run.began {
+            None => self.shelf.put(&run.name, Where::Waits),
+            Some(begun) => {
+                self.shelf.put(&run.name, Where::Live { log: begun.log, pid: begun.pid });
+                if self.hello {
+                    self.outbox.say(&FromHost::Began { attempt: note.attempt, at: begun.at });
+                }
+            }
+        }
+        self.runs.entry(run.name).or_insert(Known::Handed(None));
+    }
+
+    fn over(&mut self, over: Over) {
+        if !self.greeted {
+            self.heard_of.insert(over.name.clone());
+        }
+        match self.runs.get(&over.name) {
+            None | Some(Known::Pending(_) | Known::Handed(_)) => {}
+            Some(Known::Told(ended)) => return self.ends.push((**ended).clone()),
+            Some(_) => return,
+        }
+        let note = match serde_json::from_str::<Note>(&over.note) {
+            Ok(note) => note,
+            Err(e) => {
+                eprintln!("shoal agent: the note of {} cannot be understood: {e}", over.name);
+                return;
+            }
+        };
+        self.remember(&over.name, &note);
+        self.shelf.put(&over.name, Where::Packed(over.output));
+        // Most short runs leave nothing and print nothing: then removing their folder is all there is to do.
+        if over.ending.success() && over.output.is_none() {
+            let gone = fs::remove_dir(self.folder.work().join(&over.name));
+            if gone.map_or_else(|e| e.kind() == ErrorKind::NotFound, |()| true) {
+                return self.done(look::plain(&over, &note));
+            }
+        }
+        let over = Box::new(over);
+        self.runs.insert(over.name.clone(), Known::Looking);
+        self.lookers.add((over, note));
+    }
+
+    /// The keeper has said all it knows. What it does not know never began.
+    fn keeper_ready(&mut self) {
+        self.greeted = true;
+        self.look_again = true;
+        let forgotten: Vec<String> = self
+            .runs
+            .iter()
+            .filter(|(name, known)| matches!(known, Known::Handed(_)) && !self.heard_of.contains(*name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in forgotten {
+            match self.runs.remove(&name) {
+                Some(Known::Handed(Some(start))) => {
+                    self.runs.insert(name.clone(), Known::Pending(start));
+                    self.pending.push_back(name);
+                }
+                // It waited at a keeper that is gone, and was handed over before our time: the daemon sends it again.
+                _ => {
+                    let attempt = self.attempts.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+                    if let Some(attempt) = attempt {
+                        let now = crate::records::unix_ms();
+                        let why = "the keeper of its host was killed before it began".to_string();
+                        self.done(never_began(attempt, 0, Ending::Lost { why }, now));
+                    }
+                }
+            }
+        }
+        // In the order in which they came, as far as that is known: those that follow others behind these.
+        self.sort_pending();
+        self.heard_of.clear();
+        self.clear_work();
+    }
+
+    fn sort_pending(&mut self) {
+        let follows = |session: &Session, name: &String| match session.runs.get(name) {
+            Some(Known::Pending(start)) => start.after.as_ref().map(|after| super::note::name(after, start.rank)),
+            _ => None,
+        };
+        let mut left: Vec<String> = self.pending.drain(..).collect();
+        while !left.is_empty() {
+            let waits = |name: &String| follows(self, name).is_some_and(|after| left.contains(&after));
+            let (later, next): (Vec<String>, Vec<String>) = left.iter().cloned().partition(waits);
+            // A circle, which nobody sends: all of it then.
+            let next = if next.is_empty() { std::mem::take(&mut left) } else { next };
+            left = if left.is_empty() { left } else { later };
+            self.pending.extend(next);
+        }
+    }
+
+    /// Folders of runs that nobody knows: prepared and never handed over, or over and acknowledged.
+    fn clear_work(&mut self) {
+        for entry in fs::read_dir(self.folder.work()).into_iter().flatten().flatten() {
+            let known = entry.file_name().to_str().is_some_and(|name| self.runs.contains_key(name));
+            if !known {
+                self.cleaners.add(entry.path());
+            }
+        }
+        let mut aside: Vec<_> = fs::read_dir(self.folder.attempts())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| !entry.file_name().to_str().is_some_and(|name| self.runs.contains_key(name)))
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        aside.sort();
+        let many = aside.len().saturating_sub(ASIDE);
+        aside.drain(..many).for_each(|(_, path)| self.cleaners.add(path));
+    }
+
+    pub fn looked(&mut self, looked: Looked) {
+        if !matches!(self.runs.get(&looked.name), Some(Known::Looking)) {
+            return;
+        }
+        let mut looked = looked;
+        looked.ended.peak_gpu_bytes = self.shelf.peak_gpu_memory(&looked.name);
+        if looked.leaves.is_none() {
+            return self.done(looked.ended);
+        }
+        let name = looked.name.clone();
+        let publishing = Publishing { looked, tries: 0, again_at: None, since: Instant::now(), given_up: false };
+        self.runs.insert(name.clone(), Known::Publishing(Box::new(publishing)));
+        self.publish(&name);
+    }
+
+    fn publish(&mut self, name: &str) {
+        let Some(Known::Publishing(publishing)) = self.runs.get_mut(name) else { return };
+        publishing.again_at = None;
+        publishing.since = Instant::now();
+        let looked = &publishing.looked;
+        let Some(room) = looked.leaves.clone() else { return };
+        match &looked.note.publish {
+            Publish::Folder(to) => {
+                let home = home(&std::env::vars_os().collect());
+                let job = Job {
+                    name: name.into(),
+                    note: looked.note.clone(),
+                    ended: looked.ended.clone(),
+                    room,
+                    to: expand(to, &home),
+                    host: self.host.clone(),
+                };
+                self.publishers.add(job);
+            }
+            Publish::Send(_) => {
+                let (outbox, host, events) = (self.outbox.clone(), self.host.clone(), self.events.clone());
+                let (note, ended, name) = (looked.note.clone(), looked.ended.clone(), name.to_string());
+                let run = move || {
+                    if let Err(e) = send::send(&outbox, &room, &note, &ended, &host) {
+                        let why = format!("{} cannot be sent: {e}", room.display());
+                        let _ = events.send(super::Event::Published(name, Err(Problem::Later(why))));
+                    }
+                };
+                // Bounded by the line, which takes one piece after the other.
+                if let Err(e) = std::thread::Builder::new().name("send".into()).stack_size(256 << 10).spawn(run) {
+                    eprintln!("shoal agent: no thread could be started: {e}");
+                    publishing.again_at = Some(Instant::now() + FIRST_WAIT);
+                }
+            }
+        }
+    }
+
+    /// The daemon has put them in place, or never will.
+    pub fn sent(&mut self, attempt: &Attempt, problem: Option<String>) {
+        let done = problem.map_or(Ok(()), |why| Err(Problem::Never(why)));
+        let is_sent = |known: Option<&Known>| matches!(known, Some(Known::Publishing(p)) if matches!(p.looked.note.publish, Publish::Send(_)));
+        let name = self.names_of(attempt).into_iter().find(|name| is_sent(self.runs.get(name)));
+        if let Some(name) = name {
+            self.published(&name, done);
+        }
+    }
+
+    pub fn published(&mut self, name: &str, done: Result<(), Problem>) {
+        let Some(Known::Publishing(publishing)) = self.runs.get_mut(name) else { return };
+        let (given_up, attempt) = (publishing.given_up, publishing.looked.note.attempt.clone());
+        let mut ended = publishing.looked.ended.clone();
+        match done {
+            Ok(()) => {
+                ended.results = Some(match &publishing.looked.note.publish {
+                    Publish::Folder(to) | Publish::Send(to) => to.clone(),
+                });
+            }
+            Err(Problem::Later(why)) if !given_up => {
+                publishing.tries += 1;
+                let wait = FIRST_WAIT * 2u32.saturating_pow(publishing.tries.min(10));
+                publishing.again_at = Some(Instant::now() + wait.min(LONGEST_WAIT));
+                return self.trouble("publish", Some(&attempt), format!("results wait on this host: {why}"));
+            }
+            Err(_) if given_up => {
+                ended.ending = Ending::Stopped;
+                look::put_aside(&self.folder, name);
+            }
+            Err(Problem::Later(why) | Problem::Never(why)) => {
+                look::put_aside(&self.folder, name);
+                let kept = self.folder.attempts().join(name);
+                ended.ending = Ending::NotPublished {
+                    why: format!("{why}; they are in {} on host {}", kept.display(), self.host),
+                };
+            }
+        }
+        self.no_more_trouble("publish");
+        self.done(ended);
+    }
+
+    pub fn publish_again(&mut self, now: Instant) {
+        let due = |p: &Publishing| p.again_at.is_some_and(|at| now >= at);
+        let names: Vec<String> = self
+            .runs
+            .iter()
+            .filter(|(_, known)| matches!(known, Known::Publishing(p) if due(p)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        names.iter().for_each(|name| self.publish(name));
+        let slow = self.runs.values().find_map(|known| match known {
+            Known::Publishing(p) if p.again_at.is_none() && now >= p.since + SLOW => Some(p.looked.note.clone()),
+            _ => None,
+        });
+        if let Some(Note { attempt, publish: Publish::Folder(to), .. }) = slow {
+            let what = format!("{to} has not taken results for {} s; is its drive away?", SLOW.as_secs());
+            self.trouble("publish", Some(&attempt), what);
+        }
+    }
+
+    /// To be told until it is acknowledged.
+    pub fn done(&mut self, ended: Ended) {
+        let name = name(&ended.attempt, ended.rank);
+        self.ends.push(ended.clone());
+        self.runs.insert(name, Known::Told(Box::new(ended)));
+    }
+
+    pub fn tell_ends(&mut self) {
+        if !self.forget.is_empty() {
+            let names = std::mem::take(&mut self.forget);
+            self.tell_keeper(&ToKeeper::Forget { names });
+        }
+        if !self.hello || self.ends.is_empty() {
+            return;
+        }
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for ended in std::mem::take(&mut self.ends) {
+            bytes +=
+                400 + ended.tail.len() * 2 + ended.metrics.iter().map(|(a, b)| a.len() + b.len() + 8).sum::<usize>();
+            page.push(ended);
+            if bytes > PAGE {
+                self.outbox.say(&FromHost::Ended { ended: std::mem::take(&mut page) });
+                bytes = 0;
+            }
+        }
+        if !page.is_empty() {
+            self.outbox.say(&FromHost::Ended { ended: page });
+        }
+    }
+
+    /// It is in the journal: nothing of it is needed here any more but its log.
+    pub fn acknowledged(&mut self, name: &str) {
+        let Some(Known::Told(ended)) = self.runs.get(name) else { return };
+        if ended.results.is_some() {
+            self.cleaners.add(self.folder.work().join(name));
+        }
+        if ended.rank > 0 {
+            let attempt = ended.attempt.clone();
+            if let Some(ranks) = self.gangs.get_mut(&attempt) {
+                ranks.retain(|rank| super::note::name(&attempt, *rank) != name);
+                if ranks.is_empty() {
+                    self.gangs.remove(&attempt);
+                }
+            }
+        }
+        self.runs.remove(name);
+        self.shelf.remove(name);
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.forget.push(name.into());
+    }
+
+    pub fn stop(&mut self, name: &str, checkpoint_first: bool, grace_ms: u64) {
+        match self.runs.get_mut(name) {
+            None | Some(Known::Told(_) | Known::Looking) => {}
+            Some(Known::Pending(start)) => {
+                let now = crate::records::unix_ms();
+                let ended = never_began(start.attempt.clone(), start.rank, Ending::Stopped, now);
+                let after = start.after.clone();
+                let gone = name.to_string();
+                // Those that would have followed it wait for whom it waited for.
+                for known in self.runs.values_mut() {
+                    if let Known::Pending(other) = known
+                        && other.after.as_ref().is_some_and(|it| super::note::name(it, other.rank) == gone)
+                    {
+                        other.after = after.clone();
+                    }
+                }
+                self.look_again = true;
+                self.done(ended);
+            }
+            Some(Known::Handed(_)) => {
+                self.tell_keeper(&ToKeeper::Stop { name: name.into(), checkpoint_first, grace_ms });
+            }
+            Some(Known::Publishing(publishing)) => {
+                publishing.given_up = true;
+                if publishing.again_at.is_some() {
+                    self.published(name, Err(Problem::Never("nobody wants them any more".into())));
+                }
+            }
+        }
+    }
+}
+
+fn never_began(attempt: Attempt, rank: u32, ending: Ending, at: u64) -> Ended {
+    Ended {
+        attempt,
+        rank,
+        ending,
+        began: at,
+        ended: at,
+        cpu_ms: 0,
+        peak_memory_bytes: 0,
+        peak_gpu_bytes: 0,
+        output_bytes: 0,
+        metrics: Vec::new(),
+        tail: String::new(),
+        results: None,
+    }
+}

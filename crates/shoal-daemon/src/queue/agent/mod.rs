@@ -1,0 +1,184 @@
+//! How does a host do what the daemon says?
+//!
+//! One agent per host and store. It holds nothing that is not on disk: killed at any moment, the next one hears from the keeper what
+//! lives and what is over, and goes on. When the line ends it leaves; runs are the keeper's.
+//!
+//! | file | question |
+//! |---|---|
+//! | `session` | the loop: what comes from line, keeper and helpers, and what follows |
+//! | `starts`, `ready`, `room` | how a `Start` becomes something the keeper can execute |
+//! | `trees`, `envs` | files and environments that runs share |
+//! | `ends`, `look` | what is made of an end before it is told; what the run left |
+//! | `publish`, `send` | how results become visible, here or at the daemon |
+//! | `numbers`, `tensorboard`, `live` | which numbers runs print |
+//! | `logs`, `shelf` | how somebody reads output; where it is |
+//! | `facts`, `people`, `gpus`, `nvml` | what this machine is like, and who uses it |
+//! | `note` | what comes back with a run |
+//! | `link`, `outbox`, `lock`, `pool` | the way to the keeper, the way to the daemon, one agent a store, helpers |
+
+mod ends;
+mod envs;
+mod facts;
+mod gpus;
+mod link;
+mod live;
+mod lock;
+mod logs;
+mod look;
+pub mod note;
+mod numbers;
+mod nvml;
+mod outbox;
+mod people;
+mod pool;
+mod publish;
+mod ready;
+mod room;
+mod send;
+mod session;
+mod shelf;
+mod starts;
+mod tensorboard;
+#[cfg(test)]
+mod tests;
+mod trees;
+
+pub use link::Start as KeeperStart;
+
+use super::framing::{self, PREAMBLE};
+use super::keeper::folder::Folder;
+use super::keeper::words::FromKeeper;
+use crate::signals;
+use session::Session;
+use shoal_core::queue::host::HostFacts;
+use shoal_core::queue::line::{LINE_VERSION, ToHost};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// Things that may be due in the loop; whoever brings more waits.
+const EVENTS: usize = 4096;
+
+/// All that the loop can hear.
+enum Event {
+    Line(ToHost, Vec<u8>),
+    LineEnded(String),
+    /// Of which keeper, in the order of their coming.
+    Keeper(u64, FromKeeper),
+    KeeperGone(u64),
+    Looked(Box<look::Looked>),
+    Published(String, Result<(), publish::Problem>),
+    Environment(String, Result<PathBuf, String>),
+    Tree(String, Result<(), String>),
+    Facts(Box<HostFacts>),
+    /// Somebody newer is there, or the machine goes down.
+    Signal,
+}
+
+/// What an agent is started with.
+#[derive(Debug, Clone)]
+pub struct Args {
+    pub store: String,
+    pub keeper: KeeperStart,
+}
+
+impl Args {
+    /// For this program under its usual name.
+    pub fn new(store: &str) -> Args {
+        let program = std::env::current_exe().unwrap_or_else(|_| "shoal".into());
+        let args = ["host", "queue-keeper", "--store", store].map(Into::into).into();
+        Args { store: store.into(), keeper: KeeperStart { program, args } }
+    }
+}
+
+/// How a line ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The daemon is gone, or closed it.
+    Line(String),
+    /// Asked to leave, by the daemon or by a newer agent.
+    Left,
+}
+
+/// The one agent of a store on this host. Lines may come one after the other (a service that dials again).
+pub struct Host {
+    folder: Folder,
+    keeper: KeeperStart,
+    store: String,
+    _lock: lock::Lock,
+}
+
+impl Host {
+    /// Whoever was the agent before is asked to leave. Must be called before the first thread is started.
+    pub fn open(args: Args) -> Result<Host, String> {
+        signals::block();
+        let folder = Folder::open(&args.store)?;
+        let lock = lock::take(&folder.agent_lock())?;
+        Ok(Host { folder, keeper: args.keeper, store: args.store, _lock: lock })
+    }
+}
+
+/// The hidden subcommand `shoal host agent --store ID`: the line is its stdin and stdout.
+pub fn main(args: Args) -> ExitCode {
+    // Said at once: a login may have printed something, and whoever asked waits for a sign of life.
+    let mut stdout = match std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from) {
+        Ok(stdout) => stdout,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let (Ok(stdin), Ok(())) = (stdin, stdout.write_all(PREAMBLE)) else { return ExitCode::FAILURE };
+    let served = Host::open(args).and_then(|host| serve(&host, stdin, stdout));
+    match served {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("shoal agent: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Speaks with the daemon until the line ends.
+pub fn serve(
+    host: &Host,
+    mut from: impl Read + Send + 'static,
+    to: impl Write + Send + 'static,
+) -> Result<End, String> {
+    let hello = framing::read_message(&mut from).map_err(|e| format!("the daemon's hello: {e}"))?;
+    let name = match hello {
+        None => return Ok(End::Line("the daemon closed the line before it said anything".into())),
+        Some((ToHost::Hello { version, .. }, _)) if version != LINE_VERSION => {
+            return Err(format!(
+                "the daemon speaks version {version}, this agent {LINE_VERSION}; use one version of shoal"
+            ));
+        }
+        Some((ToHost::Hello { store, host: name, .. }, _)) if store == host.store => name,
+        Some((ToHost::Hello { store, .. }, _)) => {
+            return Err(format!("the daemon's store is {store}, this agent was started for {}", host.store));
+        }
+        Some(_) => return Err("the daemon's first word was not hello".into()),
+    };
+    let (events, inbox) = sync_channel(EVENTS);
+    hear(from, events.clone())?;
+    Session::open(host, name, to, events, inbox)?.run()
+}
+
+fn hear(mut from: impl Read + Send + 'static, events: SyncSender<Event>) -> Result<(), String> {
+    let run = move || {
+        let why = loop {
+            match framing::read_message(&mut from) {
+                Ok(Some((message, body))) => {
+                    if events.send(Event::Line(message, body)).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => break "the daemon closed the line".to_string(),
+                Err(e) => break e.to_string(),
+            }
+        };
+        let _ = events.send(Event::LineEnded(why));
+    };
+    std::thread::Builder::new().name("line".into()).spawn(run).map_err(|e| e.to_string())?;
+    Ok(())
+}

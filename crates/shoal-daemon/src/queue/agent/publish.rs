@@ -1,0 +1,231 @@
+//! How do results become visible? Staged beside their place, synced, renamed: complete or absent. The same attempt again finds itself
+//! there and is done (QUEUE-2).
+
+use super::note::Note;
+use super::room;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use shoal_core::queue::Attempt;
+use shoal_core::queue::work::Ended;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// `<root>/<sweep>/runs/param_NNN/<time>_num<rep>`: the root is never made here. A drive that is not mounted must not be taken for an
+/// empty one.
+const BELOW_ROOT: usize = 4;
+const DEEPEST: usize = 64;
+
+#[derive(Debug)]
+pub enum Problem {
+    /// It may go well later: a full drive, one that is away.
+    Later(String),
+    Never(String),
+}
+
+/// One run's results on their way.
+pub struct Job {
+    pub name: String,
+    pub note: Note,
+    pub ended: Ended,
+    pub room: PathBuf,
+    pub to: PathBuf,
+    pub host: String,
+}
+
+/// What `run.json` says first: whose results these are.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Whose {
+    attempt: Attempt,
+    #[serde(default)]
+    rank: u32,
+}
+
+/// The content of `run.json`.
+pub fn run_json(note: &Note, ended: &Ended, host: &str) -> String {
+    let value = json!({
+        "version": 1,
+        "run": note.attempt.run.to_string(),
+        "attempt": note.attempt,
+        "rank": note.rank,
+        "host": host,
+        "seed": note.seed.as_deref().and_then(|seed| seed.parse::<u64>().ok()),
+        "command": note.argv,
+        "devices": note.devices,
+        "trees": note.trees,
+        "requirements": note.requirements,
+        "ending": ended.ending,
+        "began": ended.began,
+        "ended": ended.ended,
+        "cpu_ms": ended.cpu_ms,
+        "peak_memory_bytes": ended.peak_memory_bytes,
+        "peak_gpu_bytes": ended.peak_gpu_bytes,
+        "metrics": ended.metrics.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
+        "shoal": env!("CARGO_PKG_VERSION"),
+    });
+    format!("{value:#}\n")
+}
+
+/// All of them; drives are synced once for all.
+pub fn all(jobs: &[Job]) -> Vec<Result<(), Problem>> {
+    let staged: Vec<Result<Option<PathBuf>, Problem>> = jobs.iter().map(stage).collect();
+    let mut synced: HashMap<u64, Result<(), String>> = HashMap::new();
+    for path in staged.iter().flatten().flatten() {
+        let Ok(meta) = fs::metadata(path) else { continue };
+        synced.entry(meta.dev()).or_insert_with(|| sync(path).map_err(|e| e.to_string()));
+    }
+    let finish = |(job, staged): (&Job, Result<Option<PathBuf>, Problem>)| {
+        let Some(staged) = staged? else { return Ok(()) };
+        let problem = |e: io::Error| later(&job.to, &e);
+        let device = fs::metadata(&staged).map_err(problem)?.dev();
+        if let Some(Err(why)) = synced.get(&device) {
+            return Err(Problem::Later(format!("{} cannot be synced: {why}", job.to.display())));
+        }
+        fs::rename(&staged, &job.to).map_err(problem)?;
+        let parent = job.to.parent().unwrap_or(&job.to);
+        File::open(parent).and_then(|folder| folder.sync_all()).map_err(problem)
+    };
+    jobs.iter().zip(staged).map(finish).collect()
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(path)?)?)
+}
+
+fn later(path: &Path, e: &io::Error) -> Problem {
+    let said = format!("{}: {e}", path.display());
+    match e.raw_os_error() {
+        Some(libc::ENOTDIR | libc::ENAMETOOLONG | libc::EINVAL | libc::ELOOP) => Problem::Never(said),
+        _ => Problem::Later(said),
+    }
+}
+
+/// The folder to be renamed; nothing if the results are there already.
+fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
+    let to = &job.to;
+    let (Some(parent), Some(last)) = (to.parent(), to.file_name()) else {
+        return Err(Problem::Never(format!("{} is no place for results", to.display())));
+    };
+    if !to.is_absolute() {
+        return Err(Problem::Never(format!("{} is no absolute path", to.display())));
+    }
+    let root = to.ancestors().nth(BELOW_ROOT).unwrap_or(parent);
+    if !root.is_dir() {
+        return Err(Problem::Later(format!("the folder for results, {}, is not there", root.display())));
+    }
+    let mine = Whose { attempt: job.note.attempt.clone(), rank: job.note.rank };
+    if to.exists() {
+        let there = fs::read(to.join("run.json")).ok().and_then(|bytes| serde_json::from_slice::<Whose>(&bytes).ok());
+        return match there {
+            Some(there) if there == mine => Ok(None),
+            _ => Err(Problem::Never(format!("{} is there already and is of another run", to.display()))),
+        };
+    }
+    let problem = |e: io::Error| later(to, &e);
+    fs::create_dir_all(parent).map_err(problem)?;
+    for (name, content) in &job.note.beside {
+        put_beside(parent, name, content).map_err(problem)?;
+    }
+    let staged = parent.join(format!(".{}.part", last.to_string_lossy()));
+    room::remove(&staged).map_err(problem)?;
+    let copied = copy(&job.room, &staged, &job.note.ours.iter().map(OsStr::new).collect(), 0)
+        .and_then(|()| File::create(staged.join("run.json")))
+        .and_then(|mut file| file.write_all(run_json(&job.note, &job.ended, &job.host).as_bytes()));
+    if let Err(e) = copied {
+        let _ = room::remove(&staged);
+        return Err(problem(e));
+    }
+    Ok(Some(staged))
+}
+
+/// Whole or not at all; whoever was first counts.
+fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<()> {
+    let path = parent.join(name);
+    if Path::new(name).components().count() != 1 || path.exists() {
+        return Ok(());
+    }
+    let beside = parent.join(format!(".{name}.{}.part", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(&beside)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_data()?;
+    fs::rename(&beside, &path)
+}
+
+/// Files, folders and links, without those on top that are ours. Nobody writes to them any more, so a second name does for a copy.
+fn copy(from: &Path, to: &Path, ours: &HashSet<&OsStr>, depth: usize) -> io::Result<()> {
+    if depth > DEEPEST {
+        return Err(io::Error::other(format!("{} is too deep", from.display())));
+    }
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if depth == 0 && ours.contains(name.as_os_str()) {
+            continue;
+        }
+        let (source, target, kind) = (entry.path(), to.join(&name), entry.file_type()?);
+        if kind.is_dir() {
+            copy(&source, &target, ours, depth + 1)?;
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(&source)?, &target)?;
+        } else if kind.is_file() && fs::hard_link(&source, &target).is_err() {
+            fs::copy(&source, &target)?;
+            let times = entry.metadata()?;
+            let times = fs::FileTimes::new().set_modified(times.modified()?).set_accessed(times.modified()?);
+            let _ = File::options().write(true).open(&target).and_then(|file| file.set_times(times));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ended, start};
+    use super::*;
+
+    fn job(base: &Path, stamp: &str) -> Job {
+        let room = base.join("room");
+        if !room.exists() {
+            fs::create_dir_all(room.join("sub")).unwrap();
+            fs::write(room.join("loss.csv"), "1,2").unwrap();
+            fs::write(room.join("sub/deep.txt"), "deep").unwrap();
+            fs::write(room.join("params.json"), "{}").unwrap();
+            symlink("/etc", room.join("src")).unwrap();
+            symlink("loss.csv", room.join("last")).unwrap();
+        }
+        let mut start = start("mlp", 3);
+        start.beside = vec![("param2val.yaml".into(), "lr: 1\n".into())];
+        let note = Note::of(&start, vec!["src".into(), "params.json".into()], None);
+        let to = base.join("results/mlp/runs/param_003").join(stamp);
+        Job { name: "mlp_3.0_1".into(), ended: ended(&start.attempt), note, room, to, host: "h".into() }
+    }
+
+    #[test]
+    fn results_are_complete_or_absent_and_the_same_again_is_done() {
+        let base = tempfile::tempdir().unwrap();
+        let results = base.path().join("results");
+        let job = job(base.path(), "t_num0");
+        assert!(
+            matches!(&all(std::slice::from_ref(&job))[0], Err(Problem::Later(why)) if why.contains("is not there"))
+        );
+        fs::create_dir(&results).unwrap();
+        // What an agent left that was killed in between.
+        fs::create_dir_all(results.join("mlp/runs/param_003/.t_num0.part/old")).unwrap();
+        for _ in 0..2 {
+            assert!(all(std::slice::from_ref(&job))[0].is_ok());
+        }
+        let mut names: Vec<_> =
+            fs::read_dir(&job.to).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["last", "loss.csv", "run.json", "sub"]);
+        assert_eq!(fs::read_to_string(job.to.join("sub/deep.txt")).unwrap(), "deep");
+        assert_eq!(fs::read_to_string(job.to.parent().unwrap().join("param2val.yaml")).unwrap(), "lr: 1\n");
+        assert_eq!(fs::read_dir(job.to.parent().unwrap()).unwrap().count(), 2, "nothing half is left");
+        let mut other = job;
+        other.note.attempt.number = 2;
+        assert!(matches!(all(&[other])[0], Err(Problem::Never(_))));
+    }
+}

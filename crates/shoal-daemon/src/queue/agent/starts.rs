@@ -1,0 +1,211 @@
+//! How does a `Start` get to the keeper? When its trees and its environment are here, and whoever it follows has gone before.
+
+use super::envs;
+use super::note::name;
+use super::ready::refused;
+use super::session::{Known, Session};
+use super::shelf::Where;
+use super::{Event, trees};
+use crate::keeper::command::{expand, home};
+use crate::queue::keeper::words::{Run, ToKeeper};
+use shoal_core::queue::line::FromHost;
+use shoal_core::queue::work::Start;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// Of one message to the keeper.
+const RUNS: usize = 256;
+const BYTES: usize = 1 << 20;
+/// A tree that comes broken is asked for again, this often.
+const TREE_TRIES: u32 = 3;
+/// An environment that could not be made is not tried again before.
+const ENVIRONMENT_AGAIN: Duration = Duration::from_secs(60);
+
+/// What a start needs.
+enum Needs {
+    Nothing(Option<(PathBuf, String)>),
+    Waits,
+    Never(String, Option<String>),
+}
+
+impl Session {
+    /// Idempotent: one that is known goes on; one whose end is known is told of it again (QUEUE-2).
+    pub fn accept(&mut self, start: Start) {
+        let name = name(&start.attempt, start.rank);
+        match self.runs.get(&name) {
+            Some(Known::Told(ended)) => return self.ends.push((**ended).clone()),
+            Some(_) => return,
+            None => {}
+        }
+        if start.rank > 0 {
+            self.gangs.entry(start.attempt.clone()).or_default().insert(start.rank);
+        }
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), start.attempt.clone());
+        self.shelf.put(&name, Where::Waits);
+        self.pending.push_back(name.clone());
+        self.runs.insert(name, Known::Pending(Box::new(start)));
+        self.look_again = true;
+    }
+
+    /// Hands over what can be, in the order in which it came. One that waits holds up those that follow it, and nobody else.
+    pub fn hand_over(&mut self) {
+        if !std::mem::take(&mut self.look_again) || !self.greeted {
+            return;
+        }
+        let (mut runs, mut bytes) = (Vec::new(), 0);
+        let pending: Vec<String> = self.pending.drain(..).collect();
+        for name in pending {
+            let Some(Known::Pending(start)) = self.runs.get(&name) else { continue };
+            let start = start.clone();
+            let after = start.after.as_ref().map(|after| super::note::name(after, start.rank));
+            let follows_one_that_waits =
+                after.is_some_and(|after| matches!(self.runs.get(&after), Some(Known::Pending(_))));
+            let run = match if follows_one_that_waits { Needs::Waits } else { self.needs(&start) } {
+                Needs::Waits => {
+                    self.pending.push_back(name);
+                    continue;
+                }
+                Needs::Nothing(made) => {
+                    let (venv, digest) = made.unzip();
+                    self.maker.run(&start, venv.as_deref(), digest)
+                }
+                Needs::Never(why, digest) => refused(&start, why, digest),
+            };
+            bytes += size(&run);
+            runs.push(run);
+            self.runs.insert(name, Known::Handed(Some(start)));
+            if runs.len() >= RUNS || bytes > BYTES {
+                self.send_runs(std::mem::take(&mut runs));
+                bytes = 0;
+            }
+        }
+        self.send_runs(runs);
+    }
+
+    fn send_runs(&mut self, runs: Vec<Run>) {
+        if !runs.is_empty() {
+            let environments = self.maker.take_environments();
+            self.tell_keeper(&ToKeeper::Start { environments, runs });
+        }
+    }
+
+    fn needs(&mut self, start: &Start) -> Needs {
+        let mut waits = false;
+        for tree in &start.trees {
+            if trees::is_here(&self.folder.trees(), &tree.digest) {
+                continue;
+            }
+            match self.asked.get(&tree.digest) {
+                Some(tries) if *tries > TREE_TRIES => {
+                    return Needs::Never(
+                        format!("its files could not be had: the tree {} came broken {TREE_TRIES} times", tree.digest),
+                        None,
+                    );
+                }
+                Some(_) => {}
+                None if !trees::is_digest(&tree.digest) => {
+                    return Needs::Never(format!("`{}` is no digest of a tree", tree.digest), None);
+                }
+                None => {
+                    self.asked.insert(tree.digest.clone(), 1);
+                    self.outbox.say(&FromHost::NeedTree { digest: tree.digest.clone() });
+                }
+            }
+            waits = true;
+        }
+        match (&start.requirements, waits) {
+            (_, true) => Needs::Waits,
+            (None, false) => Needs::Nothing(None),
+            (Some(requirements), false) => self.environment(requirements, start.virtualenv.as_deref()),
+        }
+    }
+
+    fn environment(&mut self, requirements: &str, base: Option<&str>) -> Needs {
+        let digest = envs::digest(requirements, base);
+        if let Some(root) = envs::ready(&self.folder.envs(), &digest) {
+            return Needs::Nothing(Some((root, digest)));
+        }
+        match self.making.get(&digest) {
+            Some(None) => return Needs::Waits,
+            Some(Some((_, why))) => return Needs::Never(why.clone(), Some(digest)),
+            None => {}
+        }
+        let home = home(&std::env::vars_os().collect());
+        let base = base.map(|base| home.join(expand(base, &home)));
+        let (envs, requirements, events) = (self.folder.envs(), requirements.to_string(), self.events.clone());
+        let key = digest.clone();
+        let make = move || {
+            let made = envs::make(&envs, &key, &requirements, base.as_deref());
+            let _ = events.send(Event::Environment(key, made));
+        };
+        match std::thread::Builder::new().name("environment".into()).spawn(make) {
+            Ok(_) => {
+                self.making.insert(digest, None);
+                Needs::Waits
+            }
+            Err(e) => Needs::Never(format!("its environment cannot be made: {e}"), Some(digest)),
+        }
+    }
+
+    pub fn environment_made(&mut self, digest: String, made: Result<PathBuf, String>) {
+        match made {
+            Ok(_) => drop(self.making.remove(&digest)),
+            Err(why) => drop(self.making.insert(digest, Some((Instant::now() + ENVIRONMENT_AGAIN, why)))),
+        }
+        self.look_again = true;
+    }
+
+    pub fn tree_piece(&mut self, digest: &str, at: u64, last: bool, bytes: &[u8]) {
+        let trees = self.folder.trees();
+        if trees::is_here(&trees, digest) {
+            return;
+        }
+        match self.arriving.piece(&trees, digest, at, last, bytes) {
+            Ok(None) => {}
+            Ok(Some(packed)) => {
+                let (events, digest) = (self.events.clone(), digest.to_string());
+                let unpack = move || {
+                    let done = trees::unpack(&trees, &digest, &packed);
+                    let _ = events.send(Event::Tree(digest, done));
+                };
+                if let Err(e) = std::thread::Builder::new().name("unpack".into()).spawn(unpack) {
+                    eprintln!("shoal agent: no thread could be started: {e}");
+                }
+            }
+            // The last piece brings the failure: then it is asked for again.
+            Err(e) => {
+                self.trouble("trees", None, format!("files of runs cannot be kept in {}: {e}", trees.display()));
+                if last {
+                    self.tree_unpacked(digest.into(), Err(e.to_string()));
+                }
+            }
+        }
+    }
+
+    pub fn tree_unpacked(&mut self, digest: String, unpacked: Result<(), String>) {
+        self.look_again = true;
+        match unpacked {
+            Ok(()) => {
+                self.asked.remove(&digest);
+                self.no_more_trouble("trees");
+                self.outbox.say(&FromHost::HaveTree { digest });
+            }
+            Err(why) => {
+                eprintln!("shoal agent: {why}");
+                let tries = self.asked.entry(digest.clone()).or_insert(0);
+                *tries += 1;
+                if *tries <= TREE_TRIES {
+                    self.outbox.say(&FromHost::NeedTree { digest });
+                }
+            }
+        }
+    }
+}
+
+/// Roughly, as JSON.
+fn size(run: &Run) -> usize {
+    let words: usize = run.argv.iter().map(|word| word.len() + 4).sum();
+    let env: usize = run.env.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    400 + run.note.len() * 2 + words + env
+}

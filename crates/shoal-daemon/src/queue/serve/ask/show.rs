@@ -1,0 +1,69 @@
+//! What do people see? Counts and states come from memory, how runs ended from the journal.
+
+use crate::queue::journal::EndRow;
+use crate::queue::serve::daemon::Daemon;
+use crate::queue::serve::turn::refused;
+use shoal_core::queue::request::{Answer, Filter, ResultRow, RunRow, RunState};
+use shoal_core::queue::{Attempt, Moment, cells};
+
+/// Rows of one answer; its bytes are limited where it is written.
+const MOST_ROWS: u32 = 10_000;
+/// In longer pages runs come without what the journal knows of them.
+const MOST_WITH_DETAILS: usize = 2_000;
+
+impl Daemon {
+    /// All of them, or those that are not over.
+    pub(super) fn sweeps(&self, all: bool, now: Moment) -> Answer {
+        let mut sweeps = self.queue.sweep_rows(now);
+        sweeps.retain(|row| all || row.waiting + row.running > 0);
+        Answer::Sweeps { sweeps }
+    }
+
+    pub(super) fn runs(&self, filter: &Filter, from: u32, limit: u32) -> Answer {
+        let (mut runs, total) = self.queue.run_rows(filter, from, limit.min(MOST_ROWS));
+        if runs.len() <= MOST_WITH_DETAILS {
+            runs.iter_mut().for_each(|row| self.add_details(row));
+        }
+        Answer::Runs { runs, total }
+    }
+
+    fn add_details(&self, row: &mut RunRow) {
+        if row.attempt == 0 {
+            return;
+        }
+        let attempt = Attempt { run: row.run.clone(), number: row.attempt };
+        match row.state {
+            RunState::Running => row.metrics = self.live.numbers(&attempt).cloned().unwrap_or_default(),
+            // It ended before and waits for its next attempt, or was never there: then there is nothing to add.
+            RunState::Finished | RunState::Failed | RunState::Stopped => {
+                let Ok(Some(EndRow { host, ended })) = self.journal.end_of(&attempt, 0) else { return };
+                row.began = Some(ended.began);
+                row.ended = Some(ended.ended);
+                row.ending.get_or_insert(ended.ending);
+                row.metrics = ended.metrics;
+                if row.hosts.is_empty() {
+                    row.hosts.push(host);
+                }
+            }
+            RunState::Waiting => {}
+        }
+    }
+
+    pub(super) fn results(&self, sweep: &str, from: u32, limit: u32) -> Answer {
+        let Some(asked) = self.queue.sweep(sweep) else { return self.no_sweep(sweep) };
+        let found = match self.journal.finished(sweep, asked.wants.ranks, from, limit.min(MOST_ROWS)) {
+            Ok(found) => found,
+            Err(e) => return refused(e.to_string(), &e.hint()),
+        };
+        let row = |EndRow { host, ended }: EndRow| ResultRow {
+            config: cells::config(asked, ended.attempt.run.cell).unwrap_or_default().into_iter().collect(),
+            run: ended.attempt.run,
+            seconds: ended.ended.saturating_sub(ended.began) as f64 / 1000.0,
+            host,
+            metrics: ended.metrics,
+            folder: ended.results,
+        };
+        let rows = found.rows.into_iter().map(row).collect();
+        Answer::Results { names: cells::differing(asked), rows, total: found.total }
+    }
+}

@@ -1,0 +1,97 @@
+//! Who serves this store? One daemon at a time, from whatever machine.
+//!
+//! A file lock, gone with the process however it ends; the kernel carries it over NFS too. The file says who has it.
+
+use crate::proc;
+use crate::queue::places::Store;
+use crate::records::unix_ms;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub pid: u32,
+    pub host: String,
+    /// Milliseconds since 1970.
+    pub since: u64,
+}
+
+/// Held until it is dropped.
+pub struct Lock {
+    _file: File,
+}
+
+pub enum NoLock {
+    Held(Option<Holder>),
+    Broken(io::Error),
+}
+
+pub fn take(store: &Store) -> Result<Lock, NoLock> {
+    let path = store.lock();
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let mut file = open.map_err(NoLock::Broken)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(NoLock::Held(read(&mut file))),
+        Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
+    }
+    let holder = Holder { pid: std::process::id(), host: proc::node_name(), since: unix_ms() };
+    let mut write = || {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&serde_json::to_vec(&holder)?)
+    };
+    // A full disk must not keep the daemon of its owner away: the lock itself needs no room.
+    let _ = write();
+    Ok(Lock { _file: file })
+}
+
+/// Who serves it, if anybody does.
+pub fn holder(store: &Store) -> Option<Holder> {
+    let mut file = File::open(store.lock()).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => read(&mut file),
+        _ => None,
+    }
+}
+
+fn read(file: &mut File) -> Option<Holder> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+impl NoLock {
+    pub fn text(&self, store: &Store) -> String {
+        let root = store.root.display();
+        match self {
+            NoLock::Held(Some(Holder { pid, host, since })) => {
+                let for_how_long = shoal_core::outcome::duration(unix_ms().saturating_sub(*since));
+                format!("the queue in {root} is served by process {pid} on {host}, for {for_how_long} already")
+            }
+            NoLock::Held(None) => format!("the queue in {root} is served by another process"),
+            NoLock::Broken(e) => format!("{} cannot be locked: {e}", store.lock().display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_the_first_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path());
+        assert_eq!(holder(&store), None);
+        let first = take(&store).ok().expect("free");
+        let refused = take(&store).err().expect("held").text(&store);
+        assert!(refused.contains(&format!("process {} on {}", std::process::id(), proc::node_name())), "{refused}");
+        assert_eq!(holder(&store).unwrap().pid, std::process::id());
+        drop(first);
+        assert_eq!(holder(&store), None);
+        assert!(take(&store).is_ok());
+    }
+}

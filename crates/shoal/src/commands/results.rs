@@ -1,0 +1,68 @@
+//! Shows what came out of a sweep.
+
+use super::run::NotBegun;
+use crate::args::results::Args;
+use crate::exit::Exit;
+use crate::queue::connect::{Queue, Start};
+use crate::queue::dry_run::count;
+use crate::queue::snapshot::plainly;
+use crate::queue::{table, target};
+use serde_json::json;
+use shoal_core::queue::Target;
+use shoal_core::queue::request::{Answer, Request, ResultRow};
+use shoal_core::queue::results::{Choice, plot};
+use std::process::ExitCode;
+
+/// Runs in one answer.
+const PAGE: u32 = 1000;
+
+pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    let mut queue = Queue::open(Start::IfStore)?;
+    let target = target::find(&mut queue, &args.sweep)?;
+    let sweep = target::name_of(&target).to_string();
+    let (names, mut rows) = all(&mut queue, &sweep)?;
+    rows.retain(|row| match &target {
+        Target::Sweep(_) => true,
+        Target::Cell(_, cell) => row.run.cell == *cell,
+        Target::Run(run) => row.run == *run,
+    });
+    if args.json {
+        crate::say::line(json!({ "sweep": sweep, "names": names, "total": rows.len(), "rows": rows }));
+        return Ok(Exit::Success.into());
+    }
+    if rows.is_empty() && args.svg.is_none() && !args.csv {
+        eprintln!("shoal results: no run of {target} has finished yet; `shoal ps {sweep}` shows how far it is");
+        return Ok(Exit::Success.into());
+    }
+    if let Some(file) = &args.svg {
+        let choice = plot::Choice { metric: args.metric.clone(), over: args.over.clone() };
+        let picture = plot::plot(&rows, &choice).map_err(NotBegun::Wrong)?;
+        let written = std::fs::write(file, picture);
+        written.map_err(|e| NotBegun::Here(format!("{}: {}", file.display(), plainly(&e))))?;
+        eprintln!("shoal results: {} of {sweep} in {}", count(rows.len() as u64, "run"), file.display());
+        return Ok(Exit::Success.into());
+    }
+    let runs = args.runs || args.csv;
+    let choice =
+        Choice { runs, all_parameters: args.csv, columns: args.columns.clone(), sort: args.sort.clone() };
+    let shown = shoal_core::queue::results::table(&rows, &choice).map_err(NotBegun::Wrong)?;
+    crate::say::out(if args.csv { shown.csv() } else { shown.text(table::width()) });
+    Ok(Exit::Success.into())
+}
+
+fn all(queue: &mut Queue, sweep: &str) -> Result<(Vec<String>, Vec<ResultRow>), NotBegun> {
+    let mut all: Vec<ResultRow> = Vec::new();
+    loop {
+        let request = Request::Results { sweep: sweep.into(), from: all.len() as u32, limit: PAGE };
+        match queue.ask(&request)? {
+            Answer::Results { names, rows, total } => {
+                let is_last = rows.is_empty() || (all.len() + rows.len()) as u64 >= total;
+                all.extend(rows);
+                if is_last {
+                    return Ok((names, all));
+                }
+            }
+            other => return Err(queue.odd(&request, &other)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Submits a sweep: from a command line to configurations, from folders to trees, from both to an acknowledgement (QUEUE-1).
+
+use super::run::NotBegun;
+use crate::args::sweep::Args;
+use crate::exit::Exit;
+use crate::queue::connect::{Queue, Start};
+use crate::queue::draft::{self, Asked};
+use crate::queue::dry_run::{self, count};
+use crate::queue::{inherit, provenance, table, trees, wait};
+use serde_json::json;
+use shoal_core::queue::cells;
+use shoal_core::queue::read::{Draft, Submission};
+use shoal_core::queue::request::{Answer, Request};
+use shoal_core::queue::sweep::{Provenance, Sweep};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    let Asked { draft, base, name } = draft::asked(args)?;
+    let requirements = requirements(&draft, &base)?;
+    let planned = trees::plan(&draft, &base)?;
+    if args.dry_run {
+        let add = Submission {
+            name,
+            owner: String::new(),
+            trees: Vec::new(),
+            requirements,
+            provenance: Provenance::default(),
+        };
+        let sweep = draft.into_sweep(add);
+        match args.json {
+            true => crate::say::line(dry_run::json(&sweep, &planned)),
+            false => crate::say::out(dry_run::text(&sweep, &planned, args.all, table::width())),
+        }
+        return Ok(Exit::Success.into());
+    }
+    let mut queue = Queue::open(Start::IfNeeded)?;
+    let trees = trees::send(&mut queue, &planned, args.json)?;
+    let (mut provenance, diff) = provenance::of(&base, draft.virtualenv.as_deref());
+    if let Some(diff) = diff {
+        provenance.diff = Some(trees::send_text(&mut queue, "diff.patch", &diff)?);
+    }
+    let owner = queue.user().to_string();
+    let mut sweep = draft.into_sweep(Submission { name, owner, trees, requirements, provenance });
+    inherit::from_here(&mut queue, &mut sweep.command)?;
+    let name = sweep.name.clone();
+    say(args, &submit(&mut queue, sweep)?);
+    drop(queue);
+    if args.wait { wait::wait(&name, args.json) } else { Ok(Exit::Success.into()) }
+}
+
+struct Taken {
+    sweep: String,
+    cells: u32,
+    new_cells: u32,
+    waiting: u64,
+    already_done: u64,
+}
+
+fn submit(queue: &mut Queue, sweep: Sweep) -> Result<Taken, NotBegun> {
+    debug_assert!(cells::total(&sweep) > 0);
+    let request = Request::Submit { sweep: Box::new(sweep) };
+    match queue.ask(&request)? {
+        Answer::Submitted { sweep, cells, new_cells, waiting, already_done } => {
+            Ok(Taken { sweep, cells, new_cells, waiting, already_done })
+        }
+        other => Err(queue.odd(&request, &other)),
+    }
+}
+
+fn say(args: &Args, taken: &Taken) {
+    let Taken { sweep, cells, new_cells, waiting, already_done } = taken;
+    if args.json {
+        crate::say::line(json!({
+            "event": "submitted", "sweep": sweep, "cells": cells, "new_cells": new_cells, "waiting": waiting,
+            "already_done": already_done,
+        }));
+        return;
+    }
+    let mut text = format!("shoal sweep: {sweep}: {}", count(u64::from(*cells), "configuration"));
+    if *already_done > 0 || new_cells != cells {
+        text.push_str(&format!(", {new_cells} of them new; {} already done", count(*already_done, "run")));
+    }
+    match *waiting {
+        0 => text.push_str("; nothing is left to run"),
+        waiting => text.push_str(&format!("; {} to do", count(waiting, "run"))),
+    }
+    eprintln!("{text}");
+    if !args.wait && *waiting > 0 {
+        eprintln!("  `shoal ps {sweep}` shows it, `shoal logs -f {sweep}:0.0` follows its first run, `shoal stop {sweep}` ends it");
+    }
+}
+
+/// The text of the lock file.
+fn requirements(draft: &Draft, base: &Path) -> Result<Option<String>, NotBegun> {
+    const MOST: u64 = 1 << 20;
+    let Some(path) = &draft.requirements else { return Ok(None) };
+    let path = base.join(path);
+    let cannot = |why: String| NotBegun::Wrong(format!("requirements: {}: {why}", path.display()));
+    let about = std::fs::metadata(&path).map_err(|e| cannot(crate::queue::snapshot::plainly(&e)))?;
+    if !about.is_file() || about.len() > MOST {
+        return Err(cannot("it is no lock file: a text of at most 1 MiB was expected".into()));
+    }
+    std::fs::read_to_string(&path).map(Some).map_err(|e| cannot(crate::queue::snapshot::plainly(&e)))
+}

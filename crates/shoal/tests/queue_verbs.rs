@@ -1,0 +1,163 @@
+//! The queue's verbs as people meet them: what they print is kept in `tests/cli`.
+
+mod support;
+
+use shoal_testkit::{Hosts, HostsSpec};
+use support::desk::{Desk, read, text};
+use support::until;
+
+/// A sweep of runs that wait for a file.
+fn waiting(desk: &Desk, name: &str, runs: usize) -> std::path::PathBuf {
+    let go = desk.work().join(format!("{name}.go"));
+    desk.file("wait.sh", "echo started; until [ -e \"$GO\" ]; do sleep 0.05; done; echo over\n");
+    let numbers: Vec<String> = (0..runs).map(|n| n.to_string()).collect();
+    let (axis, set) = (format!("n={}", numbers.join(",")), format!("GO={}", go.display()));
+    desk.says(&["sweep", "--grid", &axis, "--name", name, "--env", &set, "--", "sh", "wait.sh"]);
+    go
+}
+
+#[test]
+fn where_no_queue_is_nothing_is_started() {
+    let desk = Desk::new();
+    assert_eq!(desk.says(&["ps"]), "RUN  STATE  AGE  RANKS  HOSTS  COMMAND\n");
+    for args in [
+        &["ps", "mlp"][..],
+        &["why", "mlp"],
+        &["results", "mlp"],
+        &["retry", "mlp"],
+        &["pause", "mlp"],
+        &["resume", "--host", "a"],
+        &["drain", "a"],
+        &["hosts"],
+        &["token", "list"],
+        &["logs", "mlp:0.0"],
+        &["stop", "mlp:0"],
+    ] {
+        desk.fails(3, args, &["no queue here yet", "`shoal sweep` starts one"]);
+    }
+    desk.fails(3, &["serve", "--stop"], &["no daemon has"]);
+    // Not the queue's words: detached runs are looked for, as ever.
+    desk.fails(2, &["logs", "261116-020304-a1b2c3"], &["no run 261116-020304-a1b2c3 on"]);
+    desk.fails(2, &["stop", "261116-020304-a1b2c3"], &["no run 261116-020304-a1b2c3 on"]);
+    assert!(!desk.store().exists());
+}
+
+#[test]
+fn pausing_explaining_following_and_stopping() {
+    let mut desk = Desk::new();
+    let go = waiting(&desk, "mlp", 3);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    desk.until("mlp", "running", |row| row["running"].as_u64() >= Some(cpus.min(3) as u64));
+    for (word, near) in [("mpl", "did you mean mlp?"), ("mlp:9", "from 0 to 2"), ("mlp:0.1", "from 0 to 0")] {
+        desk.fails(2, &["why", word], &[near]);
+        desk.fails(2, &["retry", word], &[near]);
+    }
+    desk.fails(2, &["drain", "nowhere"], &["no host nowhere in the queue"]);
+    desk.fails(2, &["logs", "mlp"], &["say which"]);
+
+    desk.says(&["pause", "mlp"]);
+    let paused = desk.until("mlp", "paused", |row| row["paused"] == true);
+    assert_eq!(paused["failed"], 0);
+    desk.says(&["resume", "mlp"]);
+    desk.until("mlp", "resumed", |row| row["paused"] == false);
+    let reasons = desk.json(&["why", "mlp:0.0", "--json"]);
+    assert_eq!(reasons["reasons"][0]["state"], "running", "{reasons}");
+    desk.says(&["why", "mlp"]);
+
+    // Followed while it writes, to its end.
+    let mut follow = desk.shoal(&["logs", "-f", "mlp:0.0"]).stdout(std::process::Stdio::piped()).spawn().expect("shoal runs");
+    std::fs::write(&go, "").expect("a file");
+    desk.until("mlp", "finished", |row| row["finished"] == 3);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut follow.stdout.take().expect("stdout"), &mut said).expect("text");
+    assert_eq!(said, "started\nover\n");
+    assert!(follow.wait().expect("an end").success());
+
+    desk.hide("1 min", "[time]");
+    let table = desk.says(&["ps"]);
+    assert!(table.starts_with("SWEEP") && table.contains("3/3"), "{table}");
+    assert!(desk.says(&["ps", "--group-by", "state"]).contains("finished"));
+    assert!(desk.says(&["ps", "--group-by", "sweep"]).contains("mlp"));
+    assert_eq!(desk.json(&["ps", "mlp:1", "--json"])["total"], 1);
+    let hosts = desk.json(&["hosts", "--json"]);
+    assert_eq!(hosts["hosts"].as_array().map(Vec::len), Some(1), "{hosts}");
+    assert!(desk.says(&["hosts"]).contains(" up "));
+
+    // A drained host gets nothing more, until it is taken back.
+    let name = hosts["hosts"][0]["name"].as_str().expect("a name").to_string();
+    desk.says(&["drain", &name]);
+    let again = waiting(&desk, "next", 1);
+    std::fs::write(&again, "").expect("a file");
+    let why = desk.json(&["why", "next:0.0", "--json"]);
+    assert_eq!(why["reasons"][0]["state"], "waiting", "{why}");
+    desk.says(&["resume", "--host", &name]);
+    desk.until("next", "finished", |row| row["finished"] == 1);
+}
+
+#[test]
+fn the_daemon_ends_and_runs_do_not() {
+    let desk = Desk::new();
+    let go = waiting(&desk, "mlp", 1);
+    desk.until("mlp", "running", |row| row["running"] == 1);
+    desk.says(&["serve", "--stop"]);
+    // Plain `ps` wakes nobody; asking for the sweep does.
+    let asleep = desk.ends(&["ps"]);
+    assert!(asleep.status.success() && text(&asleep.stderr).contains("the queue sleeps"), "{}", text(&asleep.stderr));
+    std::fs::write(&go, "").expect("a file");
+    until(support::desk::BOUND, "the run to be recorded", || {
+        let runs = desk.json(&["ps", "mlp", "--json"]);
+        (runs["runs"][0]["state"] == "finished").then_some(())
+    });
+    assert_eq!(desk.says(&["logs", "mlp:0.0"]), "started\nover\n");
+    // One store, one daemon.
+    desk.fails(3, &["serve"], &["another daemon"]);
+}
+
+#[test]
+fn help_says_when_to_use_it() {
+    let desk = Desk::new();
+    for verb in ["sweep", "serve", "why", "results", "hosts", "drain", "pause", "resume", "retry", "token", "ps", "logs", "stop"] {
+        let help = desk.says(&[verb, "--help"]);
+        for part in ["Use it ", "Exit codes:", "Examples:"] {
+            assert!(help.contains(part), "no `{part}` in the help of {verb}:\n{help}");
+        }
+    }
+    let unit = desk.says(&["serve", "--unit", "-f", "lab.yaml", "--listen", "0.0.0.0:7420"]);
+    assert!(unit.contains("serve -f") && unit.contains("KillMode=process"), "{unit}");
+    let unit = desk.says(&["serve", "--unit", "--agent", "queue.lab:7420"]);
+    assert!(unit.contains("host agent --connect queue.lab:7420"), "{unit}");
+    desk.looks_like("serve_wrong_fleet", &["serve", "-f", "none.yaml"]);
+}
+
+#[test]
+fn four_hosts_share_a_sweep_and_send_results_back() {
+    let Some(hosts) = Hosts::up_or_skip(HostsSpec::new("queue", 4)) else { return };
+    let desk = Desk::with_ssh(hosts.ssh_config());
+    let lines: String = hosts.iter().map(|host| format!("  - {{name: {}}}\n", host.name)).collect();
+    desk.file("lab.yaml", &format!("hosts:\n{lines}queue:\n  hosts:\n    {}: {{slots: 1}}\n", hosts.host(0).name));
+    let mut daemon = desk.shoal(&["serve", "-f", "lab.yaml"]).spawn().expect("shoal runs");
+    until(support::desk::BOUND, "four hosts", || {
+        let output = desk.shoal(&["hosts", "--json"]).output().expect("shoal runs");
+        let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let up = all["hosts"].as_array().into_iter().flatten().filter(|host| host["connected"] == true).count();
+        (up == 4).then_some(())
+    });
+    desk.file("train.sh", "echo \"$(hostname) $1\" > out.txt; echo \"{\\\"n\\\": $1}\"; sleep 0.3\n");
+    let numbers: Vec<String> = (0..16).map(|n| n.to_string()).collect();
+    let axis = format!("n={}", numbers.join(","));
+    desk.says(&["sweep", "--grid", &axis, "--name", "wide", "--wait", "--", "sh", "train.sh", "{n}"]);
+    let results = desk.json(&["results", "wide", "--json"]);
+    let rows = results["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 16);
+    let mut used = std::collections::BTreeSet::new();
+    for row in rows {
+        let host = row["host"].as_str().expect("a host");
+        let folder = row["folder"].as_str().expect("a folder");
+        let out = read(&std::path::Path::new(folder).join("out.txt"));
+        assert_eq!(out.trim(), format!("{host} {}", row["config"][0][1]), "{row}");
+        used.insert(host.to_string());
+    }
+    assert_eq!(used.len(), 4, "{used:?}");
+    desk.says(&["serve", "--stop", "--stop-runs"]);
+    assert!(daemon.wait().expect("an end").success());
+}

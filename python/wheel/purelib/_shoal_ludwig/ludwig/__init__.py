@@ -1,0 +1,5 @@
+"""Ludwig's names, on Shoal's queue."""
+
+
+def print_ludwig(text):
+    print(f"Ludwig: {text}", flush=True)

@@ -1,0 +1,1 @@
+"""LudwigCluster's names, on Shoal's queue."""

@@ -1,0 +1,5 @@
+"""``from ludwigcluster.client import Client``"""
+
+from shoal.client import Client
+
+__all__ = ["Client"]
