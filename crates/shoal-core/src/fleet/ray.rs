@@ -10,13 +10,14 @@ use crate::cluster::{Cluster, Provider, machines};
 use crate::document::node::{Node, Value};
 use crate::document::reader::Reader;
 use crate::document::yaml;
+use std::collections::BTreeMap;
 
 const SET_UP: [&str; 5] =
     ["initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "file_mounts"];
 
-pub(super) fn read(reader: &mut Reader, file: &str, text: &str) -> Option<Fleet> {
+pub(super) fn read(reader: &mut Reader, file: &str, text: &str, values: &BTreeMap<String, String>) -> Option<Fleet> {
     let mut root = reader.tree(yaml::parse_with_aliases(text))?;
-    let given = Given::default();
+    let given = Given { values: values.clone(), ..Given::default() };
     let slots = read::slots::fill(reader, text, &mut root, &given.values);
     warn_of_what_is_left_out(reader, &root);
     // Paths of this machine mean nothing to a run; whether their variables are set is for `shoal up` to ask.
