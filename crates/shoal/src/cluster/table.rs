@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// More nodes than this are summed up, so that the table stays on the screen.
 const MOST_LINES: usize = 40;
+/// Of the events that programs read (WIRE-1).
+pub const EVENTS_VERSION: u32 = 1;
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +204,7 @@ impl Inner {
         }
         if let Some(map) = fields.as_object_mut() {
             map.insert("event".into(), json!(kind));
+            map.insert("version".into(), json!(EVENTS_VERSION));
         }
         crate::say::line(fields);
     }
