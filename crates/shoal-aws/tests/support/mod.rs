@@ -8,7 +8,6 @@ use shoal_core::cluster::cloud::protocol::{Ask, Ending, Event, Failure, Request,
 use shoal_core::cluster::cloud::removal::Scan;
 use shoal_core::cluster::read::{self, Given};
 use shoal_core::cluster::{Aws, Cluster, Efs, Provider};
-pub use shoal_testkit::cloud::AMI;
 use shoal_testkit::cloud::{Cloud, cluster_file};
 use std::io::Write;
 use std::path::PathBuf;

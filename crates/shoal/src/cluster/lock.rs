@@ -55,7 +55,12 @@ impl NoLock {
     pub fn not_begun(&self, cluster: &str) -> NotBegun {
         match self {
             NoLock::Held(holder) => NotBegun::CannotStart(held(cluster, holder.as_ref())),
-            NoLock::Broken(folder, e) => NotBegun::CannotStart(format!("{} cannot be locked: {e}", folder.display())),
+            NoLock::Broken(folder, e) => {
+                let why = e.to_string();
+                let why = why.split(" (os error").next().unwrap_or_default();
+                let hint = "is it your folder, and is there space? XDG_STATE_HOME, else HOME, says where it is";
+                NotBegun::Here(format!("{} cannot be used: {why}\n  hint: {hint}", folder.display()))
+            }
             NoLock::NoPlace(trouble) => NotBegun::Here(trouble.to_string()),
         }
     }

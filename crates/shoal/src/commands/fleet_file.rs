@@ -3,8 +3,9 @@
 use crate::cluster::{file, lock, provider};
 use shoal_core::cluster::read::Given;
 use shoal_core::cluster::{Cluster, Provider, machines, read as cluster_file};
+use shoal_core::diagnostic::Diagnostic;
 use shoal_core::fleet::detect::{self, Form};
-use shoal_core::fleet::{self, Fleet};
+use shoal_core::fleet::{self, Fleet, ray};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -34,7 +35,10 @@ pub fn read_filled(path: &Path, values: &BTreeMap<String, String>) -> Result<Fle
     }
     match fleet::read_filled(&name, &text, values) {
         Ok(reading) => {
-            reading.warnings.iter().for_each(|warning| eprintln!("{warning}\n"));
+            // Whoever has brought the cluster up from here has done what a run leaves out.
+            let is_up = lock::folder(&reading.fleet.name).is_some_and(|folder| folder.join("lock").exists());
+            let news = |warning: &&Diagnostic| !(is_up && warning.message.ends_with(ray::LEFT_OUT));
+            reading.warnings.iter().filter(news).for_each(|warning| eprintln!("{warning}\n"));
             Ok(reading.fleet)
         }
         Err(errors) => Err(errors.to_string()),
@@ -93,7 +97,7 @@ pub fn text_of(path: &Path) -> Result<String, String> {
     };
     let size = std::fs::metadata(path).map_err(why)?;
     if size.is_dir() {
-        return Err(format!("{name} is a folder; a fleet file was expected"));
+        return Err(format!("{name} is a folder; a file was expected"));
     }
     if size.len() > LARGEST {
         return Err(format!("{name} has {} bytes; no fleet file is larger than {LARGEST}", size.len()));
