@@ -9,6 +9,7 @@ use crate::node_config::{self, Launch};
 use crate::{address, efs, find, group, image, key, network, placement};
 use shoal_core::cluster::Role;
 use shoal_core::cluster::cloud::difference::{Instance, Move, State, moves};
+use shoal_core::cluster::cloud::preview;
 use shoal_core::cluster::cloud::protocol::{Cause, Event};
 use shoal_core::cluster::cloud::want::{self, Want};
 use shoal_core::cluster::cloud::{Whose, whose};
@@ -91,6 +92,20 @@ pub async fn ensure(cloud: &Cloud, replace: bool) -> Outcome<Event> {
     };
     let (nodes, shared) = tokio::join!(running, shared);
     Ok(answer(cloud, nodes?, shared?))
+}
+
+/// What `ensure` would do, without doing any of it.
+pub async fn preview(cloud: &Cloud) -> Outcome<Event> {
+    let types: Vec<_> = std::iter::once(&cloud.cluster.head).chain(&cloud.cluster.workers).collect();
+    let launches = node_config::launches(&types)?;
+    let found = ours(cloud).await?;
+    let ledger = cloud.book.borrow().ledger.clone();
+    let want = want::want(&cloud.cluster, &cloud.aws, &ledger);
+    let (images, subnets) = tokio::join!(image::resolve(cloud, &launches), network::subnets(cloud, &launches));
+    let zones: Vec<Vec<String>> = subnets?.into_iter().map(|subnets| zones(&[subnets])).collect();
+    let (moves, objects) = (moves(&want.nodes, &found), preview::objects(&want, &ledger));
+    let preview = preview::preview(&cloud.cluster, &cloud.aws.region, &moves, &zones, &images?, objects);
+    Ok(Event::Preview { preview })
 }
 
 fn node_groups(launches: &[Launch], made: Option<&str>) -> Vec<String> {

@@ -77,7 +77,7 @@ async fn answer(request: Request, stop: Stop) -> Outcome<Event> {
         return Err(wrong("this cluster is not on AWS", ""));
     };
     let folder = PathBuf::from(folder);
-    let writes = !matches!(ask, Ask::Nodes | Ask::Scan);
+    let writes = !matches!(ask, Ask::Nodes | Ask::Scan | Ask::Preview);
     let book = if writes {
         Book::open(&folder, &cluster.name, &aws.region, &by)?
     } else {
@@ -88,7 +88,7 @@ async fn answer(request: Request, stop: Stop) -> Outcome<Event> {
         match ask {
             // Where things are is where they are looked for and removed, whatever the file says by now.
             Ask::Nodes | Ask::End { .. } | Ask::Scan => aws.region = book.ledger.region.clone(),
-            Ask::Ensure { .. } | Ask::Bake { .. } => return Err(two_regions(&book, &aws.region)),
+            Ask::Ensure { .. } | Ask::Preview | Ask::Bake { .. } => return Err(two_regions(&book, &aws.region)),
         }
     }
     let clients = clients::of(&aws.region).await?;
@@ -96,6 +96,7 @@ async fn answer(request: Request, stop: Stop) -> Outcome<Event> {
     match ask {
         Ask::Nodes => ensure::nodes(&cloud).await,
         Ask::Ensure { replace } => ensure::ensure(&cloud, replace).await,
+        Ask::Preview => ensure::preview(&cloud).await,
         Ask::End { how } => end::end(&cloud, how).await,
         Ask::Scan => find::scan(&cloud).await,
         Ask::Bake { name, reboot } => image::bake(&cloud, &name, reboot).await,

@@ -122,12 +122,16 @@ head_start_ray_commands: []
         key: Some(key.into()),
         jump: jump.map(Into::into),
         proxy: None,
+        host_key: None,
     };
     assert_eq!(nodes[1].host.reach, ssh("alice", 2022, "~/.ssh/lab", None));
     assert_eq!(nodes[3].host.reach, ssh("eve", 23, "~/.ssh/eve", Some("gate")));
     let fleet = machines::fleet("lab", &nodes);
     let gate = fleet.host("gate").expect("the jump host is part of the fleet");
     assert_eq!((gate.slots.ranks, fleet.hosts.len()), (0, 5));
+    // This machine and the other nodes have different names for the head.
+    assert_eq!((fleet.hosts[0].address.as_str(), fleet.hosts[0].among_hosts()), ("head.example.org", "10.0.0.1"));
+    assert_eq!(fleet.hosts[1].internal, None);
 }
 
 #[test]

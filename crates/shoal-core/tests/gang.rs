@@ -161,6 +161,17 @@ fn the_native_master_sits_beside_worker_0_and_ipv6_gets_its_brackets() {
 }
 
 #[test]
+fn ranks_meet_at_what_the_hosts_call_each_other() {
+    let mut fleet = native("hosts: [54.0.0.1, 54.0.0.2]");
+    fleet.hosts[0].internal = Some("10.0.0.1".into());
+    fleet.hosts[1].internal = Some("10.0.0.2".into());
+    let jobs = jobs(&gang(&fleet, &RunSpec { detached: true, ..spec() }).expect("possible"));
+    let env = env_of(&jobs, Rank::Worker(1));
+    assert_eq!((env["SHOAL_MASTER_ADDRESS"], env["MASTER_ADDR"]), ("tcp://10.0.0.1:7001", "10.0.0.1"));
+    assert_eq!(jobs[1].gang.as_ref().map(|line| line.address.as_str()), Some("10.0.0.1"));
+}
+
+#[test]
 fn each_worker_may_have_a_command_of_its_own() {
     let fleet = native("hosts: [a, b]");
     let plan = gang(&fleet, &psd_run(r#""python a.py", "python b.py""#)).expect("possible");

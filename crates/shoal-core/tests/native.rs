@@ -70,7 +70,10 @@ fn ranges_may_overlap_and_windows_may_have_touched_the_file() {
 fn this_machine_can_be_reached_by_ssh_if_the_entry_says_how() {
     let fleet = read("hosts: [localhost, {name: box, address: localhost, port: 2222}]\n");
     assert_eq!(fleet.hosts[0].reach, Reach::Local);
-    assert_eq!(fleet.hosts[1].reach, Reach::Ssh { user: None, port: Some(2222), key: None, jump: None, proxy: None });
+    assert_eq!(
+        fleet.hosts[1].reach,
+        Reach::Ssh { user: None, port: Some(2222), key: None, jump: None, proxy: None, host_key: None }
+    );
     assert_eq!(read(&to_native_yaml(&fleet)), fleet);
     assert_eq!(read(&to_native_yaml(&Fleet::local())), Fleet::local());
 }
@@ -128,11 +131,12 @@ fn hosts() -> impl Strategy<Value = Vec<Host>> {
             let local = address == "localhost" && user.is_none() && port.is_none() && key.is_none();
             let jump =
                 hosts.iter().find(|h| jump == 1 && h.reach != Reach::Local).map(|h| h.name.clone()).filter(|_| !local);
-            let reach = if local { Reach::Local } else { Reach::Ssh { user, port, key, jump, proxy: None } };
+            let reach =
+                if local { Reach::Local } else { Reach::Ssh { user, port, key, jump, proxy: None, host_key: None } };
             match hosts.last().cloned().filter(|_| same) {
                 // Neighbours that are alike are where ranges come from.
                 Some(last) if last.name == last.address => hosts.push(Host { address: name.clone(), name, ..last }),
-                _ => hosts.push(Host { name, address, reach, groups, slots }),
+                _ => hosts.push(Host { name, address, internal: None, reach, groups, slots }),
             }
         }
         // A chain of jumps through everyone is refused; one jump is enough.

@@ -2,6 +2,7 @@
 //! others (`ssh`). Each way: pure rendering of what to run, pure reading of what went wrong, and the I/O in between.
 
 pub mod files;
+pub mod lines;
 pub mod local;
 pub mod process;
 pub mod ssh;

@@ -63,6 +63,36 @@ fn hosts_are_separate_machines() {
 }
 
 #[test]
+fn a_host_that_loses_its_power_starts_anew() {
+    let Some(mut hosts) = Hosts::up_or_skip(HostsSpec::new("power", 2)) else { return };
+    let boot = |hosts: &Hosts, i: usize| output(hosts.ssh(i).arg("cat /proc/sys/kernel/random/boot_id"));
+    let before = boot(&hosts, 0);
+    assert_ne!(before, boot(&hosts, 1), "hosts are machines of their own");
+    output(
+        hosts.ssh(0).arg("echo kept >~/note; echo lost >/tmp/note; echo lost >/run/note; sleep 4321 >/dev/null 2>&1 &"),
+    );
+    hosts.power_off(0).unwrap();
+    assert!(!hosts.ssh(0).args(["-o", "ConnectTimeout=1", "true"]).status().unwrap().success(), "it is off");
+    assert_eq!(output(hosts.ssh(1).arg("hostname")), "power-1");
+
+    hosts.power_on(0).unwrap();
+    assert_ne!(boot(&hosts, 0), before);
+    assert_eq!(
+        output(hosts.ssh(0).arg("hostname; cat ~/note; ls /tmp /run/note 2>/dev/null; true")),
+        "power-0\nkept\n/tmp:"
+    );
+    let running = output(hosts.ssh(0).arg("cat /proc/[0-9]*/cmdline | tr '\\0' ' '"));
+    assert!(!running.contains("sleep 4321"), "{running}");
+    output(hosts.host(1).command("bash").args(["-c", "</dev/tcp/power-0/22"]));
+
+    // What is off is taken down as well.
+    hosts.power_off(1).unwrap();
+    let traces = Traces::of(&hosts);
+    hosts.down().unwrap();
+    assert_eq!(traces.left(), Vec::<String>::new());
+}
+
+#[test]
 fn a_rate_limits_both_directions() {
     let spec = HostsSpec { rate: Some("1gbit".into()), ..HostsSpec::new("slow", 1) };
     let Some(hosts) = Hosts::up_or_skip(spec) else { return };

@@ -69,5 +69,9 @@ fn conclude(program: &str, outcome: Result<ExitCode, NotBegun>) -> ExitCode {
             eprintln!("{program}: {why}");
             Exit::CannotStart.into()
         }
+        Err(NotBegun::Stopped(why)) => {
+            eprintln!("{program}: {why}");
+            shoal_core::outcome::STOPPED.into()
+        }
     }
 }

@@ -1,60 +1,24 @@
 //! Machines of a mock AWS as people reach them: every instance is a test host, and no other address is dialled.
 
-use serde_json::{Value, json};
 use shoal::cluster::aws::Aws;
 use shoal::cluster::helper::Helper;
 use shoal::cluster::provider::{End, Provider};
 use shoal_core::cluster::cloud::removal::Scan;
-use shoal_core::cluster::{Auth, Aws as Said, Cluster, Files, Node, NodeType, Provider as Kind, Role};
+use shoal_core::cluster::read::{self, Given};
+use shoal_core::cluster::{Aws as Said, Cluster, Node, Provider as Kind, Role};
 use shoal_core::fleet::Reach;
-use shoal_testkit::cloud::{Bridge, Cloud};
+use shoal_testkit::cloud::{Bridge, Cloud, cluster_file};
 use shoal_testkit::{HostsSpec, binary, wait};
 use std::process::{Command, Output};
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(30);
 
-fn kind(name: &str, node_config: Value, min_workers: u32) -> NodeType {
-    NodeType {
-        name: name.into(),
-        node_config,
-        resources: Value::Null,
-        min_workers,
-        max_workers: min_workers,
-        initialization_commands: Vec::new(),
-        setup_commands: Vec::new(),
-        start_commands: Vec::new(),
-        docker: None,
-    }
-}
-
-fn said() -> Said {
-    Said {
-        region: "us-west-2".into(),
-        zones: Vec::new(),
-        cache_stopped_nodes: false,
-        use_internal_ips: true,
-        allow_from: vec!["10.0.0.0/8".into()],
-        key_name: None,
-        security_group: None,
-        efs: None,
-        placement_group: true,
-    }
-}
-
-fn cluster() -> Cluster {
-    let node = json!({"ImageId": "ami-03cf127a", "InstanceType": "t3.micro"});
-    Cluster {
-        name: "paper".into(),
-        provider: Kind::Aws(said()),
-        auth: Auth { user: Some("root".into()), ..Auth::default() },
-        docker: None,
-        head: kind("head", node.clone(), 0),
-        workers: vec![kind("worker", node, 2)],
-        max_workers: 2,
-        files: Files::default(),
-        mesh_keys: false,
-    }
+fn cluster() -> (Cluster, Said) {
+    let text = cluster_file("paper", "use_internal_ips: true, allow_from: [10.0.0.0/8], placement: cluster");
+    let reading = read::read("test.yaml", &text, &Given::default()).unwrap_or_else(|errors| panic!("{errors}"));
+    let Kind::Aws(said) = reading.cluster.provider.clone() else { panic!("it is of AWS") };
+    (reading.cluster, said)
 }
 
 /// The real ssh, as the nodes say that they are reached.
@@ -69,10 +33,11 @@ fn ssh(bridge: &Bridge, node: &Node, command: &str) -> Output {
 fn instances_are_reached_baked_and_given_back() {
     let Some(cloud) = Cloud::up_or_skip() else { return };
     let Some(bridge) = Bridge::up_or_skip(&cloud, HostsSpec::new("aws", 3)) else { return };
+    let (cluster, said) = cluster();
     let home = tempfile::tempdir().expect("a home");
     let env = cloud.settings().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
     let helper = Helper { program: binary("shoal-aws"), env };
-    let aws = Aws::in_folder(&cluster(), &said(), home.path().join("paper"), helper);
+    let aws = Aws::in_folder(&cluster, &said, home.path().join("paper"), helper);
     let told = std::sync::Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().expect("no panic").push(text.to_string());
 
@@ -120,9 +85,10 @@ fn instances_are_reached_baked_and_given_back() {
 
 #[test]
 fn a_missing_helper_is_named() {
+    let (cluster, said) = cluster();
     let home = tempfile::tempdir().expect("a home");
     let helper = Helper { program: home.path().join("not-there"), env: Vec::new() };
-    let aws = Aws::in_folder(&cluster(), &said(), home.path().join("paper"), helper);
+    let aws = Aws::in_folder(&cluster, &said, home.path().join("paper"), helper);
     let trouble = aws.nodes().expect_err("no program");
     assert!(trouble.what.contains("shoal-aws") && trouble.hint.contains("beside shoal"), "{trouble}");
 }

@@ -133,3 +133,31 @@ fn runs_know_local_machines_and_say_how_to_get_others() {
     }
     snapshot::check("cluster_file_fleet", &text);
 }
+
+/// Slots are filled for runs as they are for `up`.
+#[test]
+fn a_run_fills_slots_too() {
+    let text = "cluster_name: lab\nprovider: {type: local, head_ip: { Head }, worker_ips: [{ Other One }]}\n";
+    let folder = folder(&[("lab.yaml", text), ("v.yaml", "Other One: 10.0.0.2\n"), ("fleet.yaml", "hosts: [a]\n")]);
+    let run = |args: &[&str]| seen(folder.path(), &[&["run", "--dry-run"], args, &["--", "true"]].concat());
+    let plan = run(&["-f", "lab.yaml", "--set", "Head=10.0.0.1", "--values", "v.yaml"]);
+    assert!(plan.contains("10.0.0.1") && plan.contains("10.0.0.2") && plan.contains("[exit code 0]"), "{plan}");
+    let empty = run(&["-f", "lab.yaml", "--set", "Head=10.0.0.1"]);
+    assert!(empty.contains("Other One") && empty.contains("[exit code 2]"), "{empty}");
+    let none = run(&["-f", "fleet.yaml", "--set", "Head=10.0.0.1"]);
+    assert!(none.contains("no cluster file") && none.contains("[exit code 2]"), "{none}");
+}
+
+/// Nobody says where this user's files are: a folder in /tmp, which anybody may have made before, is no place for keys and locks.
+#[test]
+fn without_a_home_nothing_is_kept_anywhere() {
+    let folder = folder(&[("lab.yaml", "cluster_name: lab\nprovider: {type: local, head_ip: localhost}\n")]);
+    for verb in ["up", "down"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        let out =
+            command.args([verb, "-y", "lab.yaml"]).current_dir(folder.path()).env_clear().output().expect("shoal runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains("neither XDG_STATE_HOME nor HOME is set") && said.contains("hint: set HOME"), "{said}");
+    }
+}

@@ -21,6 +21,7 @@ fn in_containers() {
     let case = lab.case("containers");
     life(&case);
     inside(&case);
+    files(&case);
     let stopped = on(&case, &container_stop(&block("shoal-test:2")));
     assert_eq!(stopped, "");
     assert_eq!(on(&case, &["podman", "ps", "-aq"].map(Into::into)), "");
@@ -40,7 +41,7 @@ done
 test -d /sys/fs/cgroup/devices || mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir -p /root/fs/bin /root/fs/tmp /root/fs/home/ray /root/fs/proc /root/fs/dev /root/fs/etc /root/graph
 cp "$(command -v busybox)" /root/fs/bin/busybox
-for name in sh ls hostname ps sleep cat grep sed id test env mkdir; do ln -sf busybox /root/fs/bin/$name; done
+for name in sh ls hostname ps sleep cat grep sed id test env mkdir tar mv rm chmod dirname basename; do ln -sf busybox /root/fs/bin/$name; done
 for name in bash base64 dd; do
   cp "$(command -v $name)" /root/fs/bin/$name
   ldd "$(command -v $name)" | grep -o '/[^ ]*' | while read -r lib; do mkdir -p "/root/fs$(dirname "$lib")"; cp -L "$lib" "/root/fs$lib"; done
@@ -129,4 +130,47 @@ fn inside(case: &Case) {
     until(LONG, "the container to be idle", || {
         (!on(case, &["podman", "exec", "ray_container", "ps"].map(Into::into)).contains("bash --login")).then_some(())
     });
+}
+
+/// `rsync-up` and `rsync-down` mean the container's paths, as in Ray: below a mount they lie on the node, elsewhere they go in and out by tar.
+fn files(case: &Case) {
+    case.file("mounted/new", "new\n");
+    case.file("src/a.py", "a\n");
+    case.file("src/deep/b.py", "b\n");
+    case.file("src/junk.pyc", "junk\n");
+    let block = "docker: {image: 'shoal-test:2', container_name: ray_container, use_podman: true}\n";
+    cluster(case, &[0], &format!("{block}file_mounts: {{'~/data': mounted}}\n"));
+    let sent = |args: &[&str]| case.verb(&[&["rsync-up", "cluster.yaml"], args].concat()).run();
+    let inside = |line: &str| case.verb(&["exec", "cluster.yaml", line]).run().exits(0).out;
+    // The file's mounts, which the container has from the node; what else is there stays.
+    sent(&[]).exits(0);
+    assert_eq!(inside("cat ~/data/file ~/data/new"), "mounted\nnew\n");
+    // A place of the container's own.
+    sent(&["src", "~/work", "--exclude", "*.pyc"]).exits(0);
+    assert_eq!(inside("cd ~/work/src && cat a.py deep/b.py && ls -A"), "a\nb\na.py\ndeep\n");
+    assert_eq!(inside("ls -d /home/ray/work/src"), "/home/ray/work/src\n");
+    // Again, without what is gone here: it stays there, as rsync leaves it, and nothing comes back that was removed there.
+    inside("rm ~/work/src/a.py");
+    std::fs::remove_file(case.folder.join("src/a.py")).expect("a file");
+    case.file("src/deep/b.py", "better\n");
+    sent(&["src/", "~/work/src", "--exclude", "*.pyc"]).exits(0);
+    assert_eq!(inside("cd ~/work/src && cat deep/b.py && ls"), "better\ndeep\n");
+    // One file, into a folder and under a name.
+    sent(&["src/deep/b.py", "/opt/"]).exits(0);
+    sent(&["src/deep/b.py", "/opt/c.py"]).exits(0);
+    assert_eq!(inside("cat /opt/b.py /opt/c.py"), "better\nbetter\n");
+    sent(&["src", "/opt", "--delete"]).exits(2).says(&["below none of the file_mounts"]);
+
+    let fetched = |args: &[&str]| case.verb(&[&["rsync-down", "cluster.yaml"], args].concat()).run();
+    inside("mkdir -p /opt/out/sub && echo result > /opt/out/sub/r && echo new > ~/data/made");
+    fetched(&["/opt/out", "got"]).exits(0);
+    fetched(&["~/data/made", "made"]).exits(0);
+    assert_eq!(std::fs::read_to_string(case.folder.join("got/out/sub/r")).expect("it came"), "result\n");
+    assert_eq!(std::fs::read_to_string(case.folder.join("made")).expect("it came"), "new\n");
+    fetched(&["/opt/nothing", "got"]).exits(1).says(&["nothing"]);
+    assert_eq!(
+        on(case, &["sh", "-c", "ls /tmp/ray_tmp_mount/lab/.taken"].map(Into::into)),
+        "",
+        "nothing stays on the way"
+    );
 }

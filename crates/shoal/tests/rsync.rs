@@ -206,6 +206,12 @@ fn a_tree_arrives_as_it_is_by_every_way() {
         ]);
         assert!(output.status.success(), "{output:?}");
         assert_eq!(portrait(&tree), portrait(&lab.laptop.path().join(to)));
+        lab.write(&format!("{to}/extra"), b"not there");
+        let delete = ["--node", &name, "--exclude", "*.log", "--delete", "--json"];
+        let said = lab.laptop.says(&[&["rsync-down", "cluster.yaml", "/root/all/tree/", to], &delete[..]].concat());
+        let report: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!((&report["nodes"][0]["deleted"], &report["nodes"][0]["files"]), (&1.into(), &0.into()), "{report}");
+        assert_eq!(portrait(&tree), portrait(&lab.laptop.path().join(to)));
     }
     assert!(lab.laptop.ends(&["rsync-down", "cluster.yaml", "~/all/tree/plain.py", "plain", "-A"]).status.success());
     for host in lab.hosts.iter() {

@@ -140,4 +140,6 @@ fn nodes_reach_each_other_with_a_key_of_the_cluster() {
         lab.on(1, "cat ~/.ssh/config; ls ~/.ssh; grep -c . ~/.ssh/authorized_keys"),
         "Host old\n  User me\nauthorized_keys\nconfig\nknown_hosts\n1"
     );
+    // A file that was made for our lines alone goes with them.
+    lab.on(2, "test ! -e ~/.ssh/config && test -s ~/.ssh/authorized_keys");
 }

@@ -76,33 +76,53 @@ fn without_the_head_workers_are_set_up_and_not_started() {
     assert_eq!(lab.ran(1), "one");
 }
 
-/// As when a machine restarts: everything on it dies, it is away for a while, then it answers again.
+/// A real restart: processes, connections, `/tmp` and the boot id are gone, the disk stays, and sshd takes a while to answer again.
 #[test]
 fn a_node_that_restarts_during_set_up_is_waited_for() {
-    let Some(lab) = Lab::new("reboot", 3) else { return };
-    let wait = "echo two >> ~/ran; if [ ! -e ~/went ]; then touch ~/went; sleep 4321; fi";
+    let Some(mut lab) = Lab::new("reboot", 3) else { return };
+    let wait = "echo two >> ~/ran; if [ ! -e ~/went ]; then touch ~/went /tmp/went; sleep 4321; fi";
     lab.file(3, &format!("setup_commands:\n  - echo one >> ~/ran\n  - {wait:?}\n  - echo three >> ~/ran\n"));
     for i in [0, 2] {
         lab.on(i, "touch ~/went");
     }
-    let mut command = lab.command(&["up", "lab.yaml", "-y"]);
-    command.env("SHOAL_UP_PATIENCE_S", "60").env("SHOAL_UP_SILENCE_S", "3");
-    let mut up = lab.start("up", &mut command);
+    let mut up = lab.start("up", lab.command(&["up", "lab.yaml", "-y"]).env("SHOAL_UP_PATIENCE_S", "60"));
     lab.until(1, "the second command", "test -e ~/went");
-    lab.link(1, "down");
-    lab.on(
-        1,
-        "for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || kill -9 $p 2>/dev/null; done; true",
-    );
+    lab.hosts.power_off(1).expect("power off");
     support::until(support::LONG, "it to be missed", || {
         lab.heard("up").contains("went away during setup 2").then_some(())
     });
-    lab.link(1, "up");
-    lab.ends("up", &mut up).exits(0).says("is back").says("3 nodes");
+    // It is away for longer than an attempt to reach it takes.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(up.try_wait().expect("up").is_none(), "{}", lab.heard("up"));
+    lab.hosts.power_on(1).expect("power on");
+    lab.ends("up", &mut up).exits(0).says("is back, started anew").says("3 nodes");
     assert_eq!((lab.ran(0), lab.ran(1)), ("one two three".into(), "one two two three".into()));
+    lab.on(1, "test ! -e /tmp/went");
 
-    // The network alone: what ran there for us ends, as nobody waits for it any more.
-    lab.on(1, "rm ~/went");
+    // A command that restarts the machine, every time, is not repeated for ever.
+    let again = "if [ $(uname -n) = reboot-1 ]; then touch ~/again; sleep 4321; fi";
+    lab.file(2, &format!("setup_commands: [{again:?}]\n"));
+    let mut up = lab.start("again", &mut lab.command(&["up", "lab.yaml", "-y"]));
+    for _ in 0..2 {
+        lab.until(1, "the command", "test -e ~/again");
+        lab.on(1, "rm ~/again");
+        lab.hosts.power_off(1).expect("power off");
+        lab.hosts.power_on(1).expect("power on");
+    }
+    lab.ends("again", &mut up).exits(4).says("the node went away again").says("does this command restart the machine");
+}
+
+/// The line alone: cut while a command runs, and back, or not.
+#[test]
+fn a_node_whose_link_is_cut_is_waited_for() {
+    let Some(lab) = Lab::new("cut", 3) else { return };
+    let wait = "echo two >> ~/ran; if [ ! -e ~/went ]; then touch ~/went; sleep 4321; fi";
+    let mut command = lab.command(&["up", "lab.yaml", "-y"]);
+    command.env("SHOAL_UP_PATIENCE_S", "60").env("SHOAL_UP_SILENCE_S", "3");
+    for i in [0, 2] {
+        lab.on(i, "touch ~/went");
+    }
+    // What ran there for us ends, as nobody waits for it any more.
     lab.file(3, &format!("setup_commands:\n  - {wait:?}\n"));
     let mut up = lab.start("up", &mut command);
     lab.until(1, "the command", "test -e ~/went");

@@ -1,20 +1,17 @@
 //! `shoal-aws` as a program, a cloud on loopback, and a home of its own.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use serde_json::{Value, json};
 use shoal_core::cluster::cloud::difference::Instance;
 use shoal_core::cluster::cloud::efs::Shared;
 use shoal_core::cluster::cloud::ledger::{self, Ledger};
 use shoal_core::cluster::cloud::protocol::{Ask, Ending, Event, Failure, Request, VERSION};
 use shoal_core::cluster::cloud::removal::Scan;
-use shoal_core::cluster::{Auth, Aws, Cluster, Efs, Files, NodeType, Provider};
-use shoal_testkit::cloud::Cloud;
+use shoal_core::cluster::read::{self, Given};
+use shoal_core::cluster::{Aws, Cluster, Efs, Provider};
+use shoal_testkit::cloud::{Cloud, cluster_file};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-
-/// One of those that moto knows.
-pub const AMI: &str = "ami-03cf127a";
 
 pub struct Lab {
     pub cloud: Cloud,
@@ -29,44 +26,9 @@ pub struct Said {
     pub raw: String,
 }
 
-pub fn kind(name: &str, node_config: Value, min_workers: u32) -> NodeType {
-    NodeType {
-        name: name.into(),
-        node_config,
-        resources: Value::Null,
-        min_workers,
-        max_workers: min_workers,
-        initialization_commands: Vec::new(),
-        setup_commands: Vec::new(),
-        start_commands: Vec::new(),
-        docker: None,
-    }
-}
-
 pub fn plain(name: &str) -> Cluster {
-    let node = json!({"ImageId": AMI, "InstanceType": "t3.micro"});
-    let aws = Aws {
-        region: "us-west-2".into(),
-        zones: vec!["us-west-2a".into(), "us-west-2b".into()],
-        cache_stopped_nodes: false,
-        use_internal_ips: false,
-        allow_from: Vec::new(),
-        key_name: None,
-        security_group: None,
-        efs: None,
-        placement_group: false,
-    };
-    Cluster {
-        name: name.into(),
-        provider: Provider::Aws(aws),
-        auth: Auth { user: Some("root".into()), ..Auth::default() },
-        docker: None,
-        head: kind("head", node.clone(), 0),
-        workers: vec![kind("worker", node, 2)],
-        max_workers: 2,
-        files: Files::default(),
-        mesh_keys: false,
-    }
+    let text = cluster_file(name, "availability_zone: 'us-west-2a,us-west-2b'");
+    read::read("test.yaml", &text, &Given::default()).unwrap_or_else(|errors| panic!("{errors}")).cluster
 }
 
 pub fn aws(cluster: &mut Cluster) -> &mut Aws {

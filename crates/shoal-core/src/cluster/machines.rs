@@ -24,7 +24,8 @@ pub fn nodes(auth: &Auth, local: &Local) -> Vec<Node> {
             _ => machine.address.clone(),
         };
         let reach = reach(auth, machine);
-        let host = Host { name, address, reach, groups: vec![group.into()], slots: Slots::default() };
+        let (groups, slots) = (vec![group.into()], Slots::default());
+        let host = Host { name, address, internal: None, reach, groups, slots };
         Node { role: *role, kind: kind.into(), host, internal: machine.address.clone() }
     };
     all.iter().map(node).collect()
@@ -44,6 +45,7 @@ fn reach(auth: &Auth, machine: &Machine) -> Reach {
         key: machine.key.clone().or_else(|| auth.key.clone()),
         jump,
         proxy: auth.proxy_command.clone(),
+        host_key: None,
     }
 }
 
@@ -56,9 +58,11 @@ pub fn fleet(name: &str, nodes: &[Node]) -> Fleet {
         let known = nodes.iter().any(|node| node.host.name == *jump) || gates.iter().any(|gate| gate.name == *jump);
         let Ok(target) = target::parse(jump) else { continue };
         if !known {
-            let reach = Reach::Ssh { user: target.user, port: target.port, key: key.clone(), jump: None, proxy: None };
+            let (user, port, key) = (target.user, target.port, key.clone());
+            let reach = Reach::Ssh { user, port, key, jump: None, proxy: None, host_key: None };
             let slots = Slots { ranks: 0, ..Slots::default() };
-            gates.push(Host { name: jump.clone(), address: target.host, reach, groups: vec!["gate".into()], slots });
+            let (name, groups) = (jump.clone(), vec!["gate".into()]);
+            gates.push(Host { name, address: target.host, internal: None, reach, groups, slots });
         }
     }
     fleet.hosts.extend(gates);

@@ -3,6 +3,7 @@
 
 pub mod cloud;
 pub mod docker;
+pub mod docker_files;
 pub mod machines;
 pub mod migrate;
 pub mod read;
@@ -178,7 +179,11 @@ impl Cluster {
     }
 }
 
-/// The nodes as a fleet that runs and sweeps can use: the head first, groups `head` and `worker`.
+/// The nodes as a fleet that runs and sweeps can use: the head first, groups `head` and `worker`. Ranks call each other what the nodes do.
 pub fn fleet(name: &str, nodes: &[Node]) -> Fleet {
-    Fleet { name: name.into(), hosts: nodes.iter().map(|node| node.host.clone()).collect(), ..Fleet::local() }
+    let host = |node: &Node| {
+        let internal = Some(node.internal.clone()).filter(|internal| *internal != node.host.address);
+        Host { internal, ..node.host.clone() }
+    };
+    Fleet { name: name.into(), hosts: nodes.iter().map(host).collect(), ..Fleet::local() }
 }

@@ -89,7 +89,9 @@ fn write_host(out: &mut String, names: &str, host: &Host, defaults: &Defaults) {
     if host.name != host.address {
         fields.push(format!("address: {}", word(&host.address)));
     }
-    if let Reach::Ssh { user, port, key, jump, proxy } = &host.reach {
+    // The native form has no word for it.
+    fields.extend(host.internal.as_ref().map(|internal| format!("# the other hosts call it {internal}")));
+    if let Reach::Ssh { user, port, key, jump, proxy, .. } = &host.reach {
         // Defaults do not make ssh reach this machine; only settings of its own do.
         let none = Defaults::default();
         let said = if is_this_machine(&host.address) { &none } else { defaults };

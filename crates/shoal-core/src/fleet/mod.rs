@@ -35,8 +35,10 @@ pub struct Fleet {
 pub struct Host {
     /// What people call it.
     pub name: String,
-    /// What ssh and the other hosts call it.
+    /// What ssh calls it, and the other hosts unless they have a name of their own for it.
     pub address: String,
+    /// What the other hosts call it, where that is something else: a machine of a cloud has a private address.
+    pub internal: Option<String>,
     pub reach: Reach,
     pub groups: Vec<String>,
     pub slots: Slots,
@@ -56,7 +58,23 @@ pub enum Reach {
         jump: Option<String>,
         /// The command whose stdin and stdout lead to the host, as ssh's ProxyCommand; instead of `jump`.
         proxy: Option<String>,
+        /// Where its host key is kept, if not in ssh's own files.
+        host_key: Option<HostKey>,
     },
+}
+
+/// A file of host keys apart from ssh's own, and the name by which it has this host's. For machines whose addresses are soon another's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostKey {
+    pub file: String,
+    pub name: String,
+}
+
+impl Host {
+    /// What the other hosts call it.
+    pub fn among_hosts(&self) -> &str {
+        self.internal.as_deref().unwrap_or(&self.address)
+    }
 }
 
 /// What a host has room for.
@@ -99,8 +117,14 @@ impl Fleet {
     /// This machine alone: the fleet of those who have no file.
     pub fn local() -> Fleet {
         let name = THIS_MACHINE[0].to_string();
-        let host =
-            Host { address: name.clone(), name, reach: Reach::Local, groups: Vec::new(), slots: Slots::default() };
+        let host = Host {
+            address: name.clone(),
+            name,
+            internal: None,
+            reach: Reach::Local,
+            groups: Vec::new(),
+            slots: Slots::default(),
+        };
         Fleet {
             name: "local".into(),
             hosts: vec![host],
@@ -133,11 +157,15 @@ pub struct Reading {
 
 /// Reads a fleet from the text of a file of any form. `file` names it in messages, and the fleet if it has no name of its own.
 pub fn read(file: &str, text: &str) -> Result<Reading, Diagnostics> {
-    read_as(detect::form(file, text), file, text)
+    read_filled(file, text, &BTreeMap::new())
 }
 
-/// As `read`, of a form that is known.
-pub fn read_as(form: Form, file: &str, text: &str) -> Result<Reading, Diagnostics> {
+/// As `read`, with what fills the slots of a cluster file; other forms have none.
+pub fn read_filled(file: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Reading, Diagnostics> {
+    read_as(detect::form(file, text), file, text, values)
+}
+
+fn read_as(form: Form, file: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Reading, Diagnostics> {
     // Editors on Windows put a byte order mark there; it would count as a column.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::new(file, text);
@@ -145,7 +173,7 @@ pub fn read_as(form: Form, file: &str, text: &str) -> Result<Reading, Diagnostic
     let fleet = match form {
         Form::Native => native::read(&mut reader, name, text),
         Form::Poseidon => poseidon::read(&mut reader, name, text),
-        Form::Ray => ray::read(&mut reader, file, text),
+        Form::Ray => ray::read(&mut reader, file, text, values),
     };
     reader.finish(fleet).map(|(fleet, warnings)| Reading { fleet, form, warnings })
 }

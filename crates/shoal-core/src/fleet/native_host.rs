@@ -70,7 +70,8 @@ fn read_line(reader: &mut Reader, node: &Node, defaults: &Defaults) -> Option<Ve
     let access = Access { user: target.user, port: target.port, ..Access::default() };
     let host = |name: &String| {
         let reach = reach(name, name, &access, &defaults.access);
-        let host = Host { name: name.clone(), address: name.clone(), reach, groups: Vec::new(), slots: defaults.slots };
+        let (address, groups, slots) = (name.clone(), Vec::new(), defaults.slots);
+        let host = Host { name: name.clone(), address, internal: None, reach, groups, slots };
         Entry { host, at: node.at, jump_at: defaults.jump_at.unwrap_or(node.at), groups_at: Vec::new() }
     };
     Some(names.iter().map(host).collect())
@@ -86,7 +87,7 @@ fn read_map(reader: &mut Reader, node: &Node, defaults: &Defaults) -> Option<Vec
     let host = |(name, address): (String, String)| {
         let reach = reach(&name, &address, &access, &defaults.access);
         let at = fields.get("name").or(fields.get("address")).map_or(node.at, |node| node.at);
-        let host = Host { name, address, reach, groups: groups.clone(), slots };
+        let host = Host { name, address, internal: None, reach, groups: groups.clone(), slots };
         Entry { host, at, jump_at, groups_at: groups_at.clone() }
     };
     Some(names.into_iter().zip(addresses).map(host).collect())
@@ -161,6 +162,7 @@ fn reach(name: &str, address: &str, own: &Access, defaults: &Access) -> Reach {
         jump: own.jump.clone().or(default_jump),
         // People who have one have it in ~/.ssh/config; Ray's files are what can name it.
         proxy: None,
+        host_key: None,
     }
 }
 

@@ -42,11 +42,25 @@ pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Flee
         if seen.insert(address.as_str()) {
             let reach = match is_this_machine(address) {
                 true => Reach::Local,
-                false => Reach::Ssh { user: user.clone(), port: None, key: key.clone(), jump: None, proxy: None },
+                false => Reach::Ssh {
+                    user: user.clone(),
+                    port: None,
+                    key: key.clone(),
+                    jump: None,
+                    proxy: None,
+                    host_key: None,
+                },
             };
             // A host that is named for a server or the master alone is not offered to workers.
             let slots = Slots { ranks: ranks.get(address.as_str()).copied().unwrap_or(0), ..Slots::default() };
-            hosts.push(Host { name: address.clone(), address: address.clone(), reach, groups: Vec::new(), slots });
+            hosts.push(Host {
+                name: address.clone(),
+                address: address.clone(),
+                internal: None,
+                reach,
+                groups: Vec::new(),
+                slots,
+            });
         }
     }
     let prepare = Prepare { virtualenv, ..Prepare::default() };

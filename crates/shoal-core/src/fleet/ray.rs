@@ -10,13 +10,17 @@ use crate::cluster::{Cluster, Provider, machines};
 use crate::document::node::{Node, Value};
 use crate::document::reader::Reader;
 use crate::document::yaml;
+use std::collections::BTreeMap;
 
 const SET_UP: [&str; 5] =
     ["initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "file_mounts"];
 
-pub(super) fn read(reader: &mut Reader, file: &str, text: &str) -> Option<Fleet> {
+/// How the warning of what only `shoal up` does begins, behind the field's name.
+pub const LEFT_OUT: &str = "is not used by runs";
+
+pub(super) fn read(reader: &mut Reader, file: &str, text: &str, values: &BTreeMap<String, String>) -> Option<Fleet> {
     let mut root = reader.tree(yaml::parse_with_aliases(text))?;
-    let given = Given::default();
+    let given = Given { values: values.clone(), ..Given::default() };
     let slots = read::slots::fill(reader, text, &mut root, &given.values);
     warn_of_what_is_left_out(reader, &root);
     // Paths of this machine mean nothing to a run; whether their variables are set is for `shoal up` to ask.
@@ -57,7 +61,7 @@ fn warn_of_what_is_left_out(reader: &mut Reader, root: &Node) {
     };
     for name in SET_UP {
         if let Some(at) = given(name) {
-            reader.warn(at, format!("`{name}` is not used by runs"), "set the hosts up before, or with `shoal up`");
+            reader.warn(at, format!("`{name}` {LEFT_OUT}"), "set the hosts up before, or with `shoal up`");
         }
     }
     if let Some(at) = given("docker") {

@@ -185,7 +185,7 @@ impl Meeting {
             // An ssh alias may mean nothing on the host itself; loopback always does.
             _ if together => Address::Known("127.0.0.1".into()),
             Reach::Local => Address::OfThisMachine,
-            Reach::Ssh { .. } => Address::Known(host.address.clone()),
+            Reach::Ssh { .. } => Address::Known(host.among_hosts().into()),
         };
         let at =
             |host: &Host, index| MeetingPoint { address: address(host), port: Port { host: host.name.clone(), index } };

@@ -70,12 +70,13 @@ pub fn pull(
             let args =
                 rsync::down(connection.control(), source, &target, &rules.exclude, &rules.filter, options.delete);
             let mut bytes = 0;
-            rsync::run(node, &args, Vec::new(), &mut |done| {
+            let did = rsync::run(node, &args, Vec::new(), &mut |done| {
                 bytes = done;
                 tell(Progress::sending(done, 0));
             })?;
             tell(Progress::at(Stage::Done));
-            return Ok(Sent { files: 0, bytes, how: How::Rsync, deleted: 0 });
+            let how = if did.files == 0 { How::Nothing } else { How::Rsync };
+            return Ok(Sent { files: did.files, bytes, how, deleted: did.deleted });
         }
     }
     let target = absolute
@@ -148,9 +149,9 @@ fn take(way: &Way, wish: &Wish, tell: &(dyn Fn(Progress) + Sync)) -> Result<Sent
         Served { finished: false, .. } => {
             Err(trouble(node, "the connection was lost", "run the same command again: what is here is not sent twice"))
         }
-        Served { files, bytes, .. } => {
+        Served { files, bytes, deleted, .. } => {
             tell(Progress::at(Stage::Done));
-            Ok(Sent { files, bytes, how: How::Stream, deleted: 0 })
+            Ok(Sent { files, bytes, how: How::Stream, deleted })
         }
     }
 }

@@ -35,6 +35,7 @@ pub struct Served {
     pub changed: Vec<String>,
     pub files: u64,
     pub bytes: u64,
+    pub deleted: u64,
 }
 
 /// Serves one sender until its words end. `told` hears the bytes so far and in all.
@@ -168,7 +169,7 @@ impl<I: Input> Receiver<'_, I> {
                         Order::Finish { delete, exclude, filter } => {
                             let rules = Rules { exclude, filter };
                             let deleted = state.place.finish(delete.then_some(&rules))?;
-                            self.served.finished = true;
+                            (self.served.finished, self.served.deleted) = (true, deleted);
                             Answer::Finished { deleted }
                         }
                         Order::Prepare { .. } | Order::Cut => continue,

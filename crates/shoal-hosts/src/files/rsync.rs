@@ -22,7 +22,7 @@ pub fn shell(control: &Path) -> String {
 }
 
 /// Without owners: files belong to who logs in, whichever way they took. Not pressed: in a lab, rsync -z is slower than the network.
-const ALWAYS: [&str; 6] = ["-lpt", "-s", "--timeout=30", "--info=progress2", "--no-inc-recursive", "--outbuf=N"];
+const ALWAYS: [&str; 6] = ["-lpt", "-s", "--timeout=30", "--info=progress2,stats2", "--no-inc-recursive", "--outbuf=N"];
 
 /// Sends exactly these files of `root` to a folder.
 pub fn up(root: &Path, control: &Path, remote: &str) -> Vec<OsString> {
@@ -59,8 +59,26 @@ pub fn down(
     args
 }
 
+/// What it did, in its own numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Did {
+    pub files: u64,
+    pub deleted: u64,
+}
+
+/// Takes what a line of its account says (pure): `Number of deleted files: 1,234 (reg: 1,233, dir: 1)`.
+fn account(line: &str, did: &mut Did) {
+    let number = |rest: &str| rest.split_whitespace().next()?.replace(',', "").parse().ok();
+    if let Some(n) = line.strip_prefix("Number of deleted files: ").and_then(number) {
+        did.deleted = n;
+    }
+    if let Some(n) = line.strip_prefix("Number of regular files transferred: ").and_then(number) {
+        did.files = n;
+    }
+}
+
 /// Runs it; `told` gets the bytes so far.
-pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u64)) -> Result<(), Trouble> {
+pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u64)) -> Result<Did, Trouble> {
     let mut command = Command::new("rsync");
     command.args(args).env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -75,6 +93,7 @@ pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u
         text
     });
     let mut line = Vec::new();
+    let mut did = Did::default();
     for byte in
         child.stdout.take().into_iter().flat_map(|out| std::io::BufReader::new(out).bytes()).map_while(Result::ok)
     {
@@ -83,6 +102,7 @@ pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u
                 let text = String::from_utf8_lossy(&line).into_owned();
                 let number: String = text.split_whitespace().next().unwrap_or_default().replace(',', "");
                 let _ = number.parse().map(&mut *told);
+                account(&text, &mut did);
                 line.clear();
             }
             other => line.push(other),
@@ -90,7 +110,7 @@ pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u
     }
     let status = child.wait().map_err(|e| trouble(node, format!("rsync's end cannot be had: {e}"), ""))?;
     let said = complaints.join().unwrap_or_default();
-    if status.success() { Ok(()) } else { Err(explain(node, status.code(), &said)) }
+    if status.success() { Ok(did) } else { Err(explain(node, status.code(), &said)) }
 }
 
 /// What rsync's complaint means (pure).
@@ -126,6 +146,15 @@ mod tests {
         ));
         assert_eq!(text[text.len() - 2..], ["/a b/", "node:/root/t/"]);
         assert!(!text.iter().any(|w| w.contains('z')), "{text:?}");
+    }
+
+    #[test]
+    fn its_account_is_read() {
+        let said = "Number of files: 9 (reg: 8, dir: 1)\nNumber of created files: 0\nNumber of deleted files: 1,234 (reg: 1,233, dir: 1)\n\
+                    Number of regular files transferred: 2\nTotal file size: 12 bytes\n";
+        let mut did = Did::default();
+        said.lines().for_each(|line| account(line, &mut did));
+        assert_eq!(did, Did { files: 2, deleted: 1234 });
     }
 
     #[test]

@@ -34,10 +34,10 @@ impl Settings {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let persist = var("SHOAL_SSH_PERSIST").and_then(|v| v.to_str()?.parse().ok());
         let cache = || var("HOME").map(|home| PathBuf::from(home).join(".cache/shoal"));
-        let nowhere = || PathBuf::from(format!("/tmp/shoal-{}", rustix::process::geteuid().as_raw()));
+        let nowhere = || PathBuf::from(format!("/tmp/shoal-ssh-{}", rustix::process::geteuid().as_raw()));
         let base = var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir()).map(|dir| dir.join("shoal"));
         Settings {
-            folder: base.or_else(cache).unwrap_or_else(nowhere).join("ssh"),
+            folder: base.or_else(cache).map_or_else(nowhere, |base| base.join("ssh")),
             config: var("SHOAL_SSH_CONFIG").map(PathBuf::from),
             persist_s: persist.unwrap_or(60),
         }
@@ -93,6 +93,13 @@ impl Connection {
         }
         let private = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder);
         private.map_err(system("no folder for the connection's socket"))?;
+        if !is_ours_alone(&settings.folder) {
+            let what = format!(
+                "{} is not yours alone: whoever may write there could take over connections",
+                settings.folder.display()
+            );
+            return Err(fault(Trouble::Forbidden, what, "set HOME or XDG_RUNTIME_DIR, or remove that folder"));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = Arc::new(runtime.map_err(system("no event loop"))?);
         let identity = format!("{}\0{n}", options::identity(fleet, host, settings.config.as_deref()));
@@ -123,7 +130,10 @@ impl Connection {
                 Refused::Said(text) => match options::jump(fleet, host).filter(|_| explain::is_of_the_jump_host(&text))
                 {
                     Some(gate) => explain::on_the_way(&host.name, gate, &text),
-                    None => explain(&host.name, &target, user.as_deref(), &text),
+                    None => match (explain(&host.name, &target, user.as_deref(), &text), &host.reach) {
+                        (failure, Reach::Ssh { host_key: Some(key), .. }) => explain::kept_apart(failure, key),
+                        (failure, _) => failure,
+                    },
                 },
                 Refused::Silent => fault(
                     Trouble::Unreachable,
@@ -227,6 +237,14 @@ impl Connection {
             let _ = command.stdin(null()).stdout(null()).stderr(null()).status();
         }
     }
+}
+
+/// A folder of this user's, in which nobody else may make anything: without HOME it lies in /tmp, where another may have been first.
+fn is_ours_alone(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let me = rustix::process::geteuid().as_raw();
+    std::fs::symlink_metadata(folder)
+        .is_ok_and(|about| about.is_dir() && about.uid() == me && about.mode() & 0o022 == 0)
 }
 
 /// `~` as ssh understands it.

@@ -1,6 +1,7 @@
 //! What ssh's complaint means, and what can be done about it (pure).
 
-use shoal_core::fleet::{Host, Reach};
+use shoal_core::fleet::{Host, HostKey, Reach};
+use shoal_core::quote::quote;
 use thiserror::Error;
 
 /// Kinds of failure that want different remedies.
@@ -133,6 +134,18 @@ pub fn on_the_way(host: &str, gate: &Host, said: &str) -> Failure {
     let target = user.map_or_else(|| gate.address.clone(), |user| format!("{user}@{}", gate.address));
     let failure = explain(host, &target, user, said);
     Failure { what: format!("the way there leads through {}: {}", gate.name, failure.what), ..failure }
+}
+
+/// A changed key of a host whose key is kept apart: what to do about it.
+pub fn kept_apart(failure: Failure, key: &HostKey) -> Failure {
+    match failure.trouble {
+        Trouble::HostKeyChanged => {
+            let HostKey { file, name } = key;
+            let hint = format!("if you know why, remove the old key with `ssh-keygen -f {} -R {name}`", quote(file));
+            Failure { hint, ..failure }
+        }
+        _ => failure,
+    }
 }
 
 const KEY_HINT: &str = "the key file must exist and be readable by you alone: `chmod 600 KEY`";

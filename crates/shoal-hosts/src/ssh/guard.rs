@@ -212,8 +212,9 @@ mod tests {
 
     fn host(address: &str, jump: Option<&str>, proxy: Option<&str>) -> Host {
         let (jump, proxy) = (jump.map(Into::into), proxy.map(Into::into));
-        let reach = Reach::Ssh { user: None, port: None, key: None, jump, proxy };
-        Host { name: address.into(), address: address.into(), reach, groups: Vec::new(), slots: Slots::default() }
+        let reach = Reach::Ssh { user: None, port: None, key: None, jump, proxy, host_key: None };
+        let (groups, slots) = (Vec::new(), Slots::default());
+        Host { name: address.into(), address: address.into(), internal: None, reach, groups, slots }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which arguments ssh gets for a host (pure). What the fleet does not say is left to `~/.ssh/config`.
 
-use shoal_core::fleet::{Fleet, Host, Reach};
+use shoal_core::fleet::{Fleet, Host, HostKey, Reach};
 use shoal_core::quote::quote;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn reach(host: &Host, config: Option<&Path>) -> Vec<String> {
         args.extend(["-F".into(), config.display().to_string()]);
     }
     args.extend(ALWAYS.iter().flat_map(|option| ["-o".to_string(), (*option).to_string()]));
-    if let Reach::Ssh { user, port, key, .. } = &host.reach {
+    if let Reach::Ssh { user, port, key, host_key, .. } = &host.reach {
         if let Some(user) = user {
             args.extend(["-l".into(), user.clone()]);
         }
@@ -34,6 +34,13 @@ fn reach(host: &Host, config: Option<&Path>) -> Vec<String> {
         if let Some(key) = key {
             // Only this key: an agent full of others would use up the attempts that the host allows.
             args.extend(["-i".into(), key.clone(), "-o".into(), "IdentitiesOnly=yes".into()]);
+        }
+        if let Some(HostKey { file, name }) = host_key {
+            // By its name and not by its address, which may have been another machine's until a moment ago. In quotes ssh takes spaces; `%` is its own sign.
+            let file = file.replace('%', "%%").replace('\\', "\\\\").replace('"', "\\\"");
+            let ours = [format!("UserKnownHostsFile=\"{file}\""), format!("HostKeyAlias={name}")];
+            let plain = ["GlobalKnownHostsFile=/dev/null", "CheckHostIP=no", "HashKnownHosts=no"].map(String::from);
+            args.extend(ours.into_iter().chain(plain).flat_map(|option| ["-o".to_string(), option]));
         }
     }
     args
@@ -128,26 +135,35 @@ mod tests {
     use shoal_core::fleet::Slots;
 
     fn host(name: &str, reach: Reach) -> Host {
-        Host { name: name.into(), address: format!("{name}.lab"), reach, groups: Vec::new(), slots: Slots::default() }
+        let (address, groups, slots) = (format!("{name}.lab"), Vec::new(), Slots::default());
+        Host { name: name.into(), address, internal: None, reach, groups, slots }
     }
 
     #[test]
     fn a_host_gets_what_the_fleet_says_and_nothing_else() {
-        let plain = Reach::Ssh { user: None, port: None, key: None, jump: None, proxy: None };
+        let plain = Reach::Ssh { user: None, port: None, key: None, jump: None, proxy: None, host_key: None };
         let mut fleet = Fleet::local();
         fleet.hosts = vec![host("a", plain.clone())];
         let args = master(&fleet, &fleet.hosts[0], None, Path::new("/c"), 60).join(" ");
         assert!(args.ends_with("-M -S /c -f -N -T -E /c.log -o ControlPersist=60 -- a.lab"), "{args}");
         assert!(!args.contains("-l ") && !args.contains("-p ") && !args.contains("Proxy"), "{args}");
-        let other = Reach::Ssh { user: Some("u".into()), port: None, key: None, jump: None, proxy: None };
+        let other =
+            Reach::Ssh { user: Some("u".into()), port: None, key: None, jump: None, proxy: None, host_key: None };
         assert_ne!(identity(&fleet, &host("a", plain), None), identity(&fleet, &host("a", other), None));
     }
 
     #[test]
     fn the_way_through_another_host_keeps_that_hosts_options() {
-        let gate =
-            Reach::Ssh { user: Some("me".into()), port: Some(2222), key: Some("/k y".into()), jump: None, proxy: None };
-        let inner = Reach::Ssh { user: None, port: None, key: None, jump: Some("gate".into()), proxy: None };
+        let gate = Reach::Ssh {
+            user: Some("me".into()),
+            port: Some(2222),
+            key: Some("/k y".into()),
+            jump: None,
+            proxy: None,
+            host_key: None,
+        };
+        let inner =
+            Reach::Ssh { user: None, port: None, key: None, jump: Some("gate".into()), proxy: None, host_key: None };
         let mut fleet = Fleet::local();
         fleet.hosts = vec![host("gate", gate), host("in", inner)];
         let args = master(&fleet, &fleet.hosts[1], None, Path::new("/c"), 60);
@@ -158,8 +174,14 @@ mod tests {
 
     #[test]
     fn a_command_of_the_users_own_is_the_way() {
-        let through =
-            Reach::Ssh { user: None, port: None, key: None, jump: None, proxy: Some("nc -x gw %h %p".into()) };
+        let through = Reach::Ssh {
+            user: None,
+            port: None,
+            key: None,
+            jump: None,
+            proxy: Some("nc -x gw %h %p".into()),
+            host_key: None,
+        };
         let mut fleet = Fleet::local();
         fleet.hosts = vec![host("a", through)];
         let args = master(&fleet, &fleet.hosts[0], None, Path::new("/c"), 60);
@@ -174,10 +196,27 @@ mod tests {
             "{args}"
         );
         let mut fleet = Fleet::local();
-        fleet.hosts = vec![host("a", Reach::Ssh { user: None, port: Some(22), key: None, jump: None, proxy: None })];
+        fleet.hosts = vec![host(
+            "a",
+            Reach::Ssh { user: None, port: Some(22), key: None, jump: None, proxy: None, host_key: None },
+        )];
         let forwards = [Forward { local: 8265, remote: 80 }];
         let args = alone(&fleet, &fleet.hosts[0], None, false, &forwards).join(" ");
         assert!(args.contains("-L 127.0.0.1:8265:localhost:80") && !args.contains("ClearAllForwardings"), "{args}");
         assert!(args.contains(" -T ") && args.ends_with("-- a.lab"), "{args}");
+    }
+
+    #[test]
+    fn a_host_key_of_its_own_is_looked_for_by_its_name() {
+        let host_key = Some(HostKey { file: "/a b/100%/known_hosts".into(), name: "i-1".into() });
+        let reach = Reach::Ssh { user: None, port: None, key: None, jump: None, proxy: None, host_key };
+        let args = self::reach(&host("a", reach), None);
+        assert!(args.contains(&"UserKnownHostsFile=\"/a b/100%%/known_hosts\"".to_string()), "{args:?}");
+        assert!(args.contains(&"HostKeyAlias=i-1".to_string()), "{args:?}");
+        // What ssh makes of it: nothing is dialled.
+        let said = std::process::Command::new("ssh").arg("-G").args(&args).arg("a.lab").output().expect("ssh");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("\nuserknownhostsfile /a b/100%/known_hosts\n"), "{said}");
+        assert!(said.contains("\nhostkeyalias i-1\n"), "{said}");
     }
 }

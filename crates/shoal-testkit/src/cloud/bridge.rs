@@ -7,18 +7,30 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Where an instance is.
+#[derive(Clone)]
+struct Place {
+    host: usize,
+    /// Its private address.
+    address: String,
+    /// What a mock invents for it: a stranger's address, that leads to the host too, as far as ssh is concerned.
+    public: Option<String>,
+}
+
 /// Follows the cloud in a thread of its own until it is dropped. The hosts are brought up beforehand, as many as the test will have instances.
 pub struct Bridge {
     hosts: Arc<Hosts>,
-    /// Instance -> which host, and the instance's private address.
-    taken: Arc<Mutex<BTreeMap<String, (usize, String)>>>,
+    /// Instance -> its place.
+    taken: Arc<Mutex<BTreeMap<String, Place>>>,
+    /// How long an instance runs until it knows its key, in milliseconds.
+    late_ms: Arc<AtomicU64>,
     /// Hosts whose instances are over.
     ended: Arc<Mutex<BTreeSet<usize>>>,
     over: Arc<AtomicBool>,
@@ -32,7 +44,7 @@ impl Bridge {
         let hosts = Arc::new(Hosts::up_or_skip(spec)?);
         let config = hosts.folder().join("cloud_ssh_config");
         let (taken, ended, over, port) = (Arc::default(), Arc::default(), Arc::default(), cloud.port);
-        let bridge = Bridge { hosts, taken, ended, over, thread: None, config, port };
+        let bridge = Bridge { hosts, taken, late_ms: Arc::default(), ended, over, thread: None, config, port };
         bridge.write();
         bridge.tell();
         Some(bridge.follow())
@@ -40,8 +52,8 @@ impl Bridge {
 
     fn follow(mut self) -> Bridge {
         let (over, taken, ended) = (self.over.clone(), self.taken.clone(), self.ended.clone());
-        let (hosts, config, port) = (self.hosts.clone(), self.config.clone(), self.port);
-        let me = Bridge { hosts, taken, ended, over: over.clone(), thread: None, config, port };
+        let (hosts, config, port, late_ms) = (self.hosts.clone(), self.config.clone(), self.port, self.late_ms.clone());
+        let me = Bridge { hosts, taken, late_ms, ended, over: over.clone(), thread: None, config, port };
         self.thread = Some(std::thread::spawn(move || {
             while !over.load(Ordering::SeqCst) {
                 let instances = super::http::get(port, "/shoal/instances");
@@ -58,19 +70,20 @@ impl Bridge {
         for instance in instances {
             let text = |field: &str| instance[field].as_str().unwrap_or_default().to_string();
             let (id, state) = (text("id"), text("state"));
-            let known = taken.get(&id).map(|(host, _)| *host);
+            let known = taken.get(&id).map(|place| place.host);
             match (known, state.as_str()) {
                 (None, "pending" | "running") => {
-                    let used: Vec<usize> = taken.values().map(|(host, _)| *host).collect();
+                    let used: Vec<usize> = taken.values().map(|place| place.host).collect();
                     let Some(free) = (0..self.hosts.len()).find(|host| !used.contains(host)) else {
                         panic!("more instances than the {} test hosts of this bridge", self.hosts.len())
                     };
-                    if let Some((from, _)) = taken.get(&text("baked_from")) {
-                        self.unpack(*from, free);
+                    if let Some(from) = taken.get(&text("baked_from")) {
+                        self.unpack(from.host, free);
                     }
                     self.authorise(free, &text("key"));
                     self.call(free, &text("address"), &taken);
-                    taken.insert(id, (free, text("address")));
+                    let public = Some(text("public")).filter(|public| !public.is_empty());
+                    taken.insert(id, Place { host: free, address: text("address"), public });
                     changed = true;
                 }
                 // It stays in the table, so that its host is not given to another.
@@ -102,7 +115,24 @@ impl Bridge {
 
     /// The key pair's public half logs in, and no other.
     fn authorise(&self, host: usize, key: &str) {
-        std::fs::write(self.home(host).join(".ssh/authorized_keys"), key).expect("the host's own folder");
+        let (file, key, late) = (self.home(host).join(".ssh/authorized_keys"), key.to_string(), self.late_ms.clone());
+        let write = move |key: &str| std::fs::write(&file, key);
+        match late.load(Ordering::SeqCst) {
+            0 => write(&key).expect("the host's own folder"),
+            late => {
+                write("").expect("the host's own folder");
+                // The set may be down by then, and its folder gone.
+                std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(late));
+                    drop(write(&key));
+                });
+            }
+        }
+    }
+
+    /// Instances of now on answer before they know their key, for so long.
+    pub fn authorise_late(&self, late: Duration) {
+        self.late_ms.store(late.as_millis() as u64, Ordering::SeqCst);
     }
 
     /// What an image has of the instance it was baked from.
@@ -112,15 +142,15 @@ impl Bridge {
     }
 
     /// The host gets the instance's private address, and the instances find each other by theirs. This machine has no way to them.
-    fn call(&self, host: usize, address: &str, taken: &BTreeMap<String, (usize, String)>) {
+    fn call(&self, host: usize, address: &str, taken: &BTreeMap<String, Place>) {
         let me = self.hosts.host(host);
         let way = |space: &str, args: &[&str]| {
             let done = Command::new("ip").args(["-netns", space]).args(args).status();
             assert!(done.is_ok_and(|status| status.success()), "ip -netns {space} {}", args.join(" "));
         };
         way(&me.namespace, &["address", "add", &format!("{address}/32"), "dev", "eth0"]);
-        for (other, theirs) in taken.values().filter(|(other, _)| self.answers(*other)) {
-            let other = self.hosts.host(*other);
+        for Place { host, address: theirs, .. } in taken.values().filter(|other| self.answers(other.host)) {
+            let other = self.hosts.host(*host);
             way(&me.namespace, &["route", "replace", theirs, "via", &other.address.to_string()]);
             way(&other.namespace, &["route", "replace", address, "via", &me.address.to_string()]);
         }
@@ -135,13 +165,16 @@ impl Bridge {
     fn write(&self) {
         let taken = self.taken.lock().expect("no test thread panics while it holds this");
         // An address may be given out again: whose instance is over comes last, and the first one counts.
-        let mut places: Vec<&(usize, String)> = taken.values().collect();
-        places.sort_by_key(|(host, _)| !self.answers(*host));
+        let mut places: Vec<&Place> = taken.values().collect();
+        places.sort_by_key(|place| !self.answers(place.host));
         let entries: String = places
             .into_iter()
-            .map(|(host, address)| {
-                let host = self.hosts.host(*host);
-                format!("Host {address}\n  HostName {}\n  Port 22\n  HostKeyAlias {}\n", host.address, host.name)
+            .map(|Place { host, address, public }| {
+                let (host, public) = (self.hosts.host(*host), public.as_deref().unwrap_or_default());
+                format!(
+                    "Host {address} {public}\n  HostName {}\n  Port 22\n  HostKeyAlias {}\n",
+                    host.address, host.name
+                )
             })
             .collect();
         let known = self.hosts.folder().join("known_hosts");
@@ -172,10 +205,11 @@ impl Bridge {
         format!("{a}.{b}.{c}.0/24")
     }
 
-    /// The host that is the instance of this private address, and has not ended.
+    /// The host that is the instance of this address, and has not ended.
     pub fn host_of(&self, address: &str) -> Option<usize> {
         let taken = self.taken.lock().expect("no test thread panics while it holds this");
-        taken.values().find(|(host, known)| known == address && self.answers(*host)).map(|(host, _)| *host)
+        let is = |place: &&Place| place.address == address || place.public.as_deref() == Some(address);
+        taken.values().filter(is).find(|place| self.answers(place.host)).map(|place| place.host)
     }
 }
 

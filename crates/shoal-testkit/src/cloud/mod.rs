@@ -1,7 +1,7 @@
 //! A cloud for tests: moto's EC2 and EFS on loopback, and test hosts in the place of its instances.
 //!
 //! Moto invents addresses that belong to strangers. Nothing may dial them: a [`Bridge`] gives each instance a test host, and writes an ssh configuration
-//! in which the instance's private address means that host and every other address leads nowhere.
+//! in which the instance's addresses mean that host and every other address leads nowhere.
 
 mod bridge;
 mod http;
@@ -19,6 +19,19 @@ use std::time::Duration;
 pub const PYTHON: &str = "SHOAL_TEST_MOTO";
 const SERVER: &str = include_str!("server.py");
 const START_BOUND: Duration = Duration::from_secs(60);
+
+/// An image that moto knows.
+pub const AMI: &str = "ami-03cf127a";
+
+/// A cluster file for this cloud: a head and two workers; `provider` is what its provider says beside type and region, as fields of a flow map.
+pub fn cluster_file(name: &str, provider: &str) -> String {
+    let node = format!("{{ImageId: {AMI}, InstanceType: t3.micro}}");
+    format!(
+        "cluster_name: {name}\nmax_workers: 2\nprovider: {{type: aws, region: us-west-2, {provider}}}\nauth: {{ssh_user: root}}\n\
+         head_node_type: head\navailable_node_types:\n  head: {{node_config: {node}}}\n  \
+         worker: {{min_workers: 2, max_workers: 2, node_config: {node}}}\n"
+    )
+}
 
 /// A server of its own; it ends with this value.
 pub struct Cloud {

@@ -3,7 +3,7 @@
 Moto 5.2 knows no placement groups, no tags of snapshots, leaves root disks behind, lets a protected instance go, and never runs out of anything.
 This stands in front of its WSGI application, answers for placement groups itself, and can refuse or hold calls. Prints its port as the first line.
 
-  GET  /shoal/instances   what moto has: id, state, private address, public key, zone, and the instance that its image was made of
+  GET  /shoal/instances   what moto has: id, state, private and public address, public key, zone, and the instance that its image was made of
   GET  /shoal/calls       every call so far, in order; and whether one is being held
   POST /shoal/faults      [{"action": "RunInstances", "code": "VcpuLimitExceeded", "times": 1, "subnet": "subnet-1", "after": 0, "lost": false}, ...]
                           which calls are refused; "lost": the call is done, and its answer is an error of the server
@@ -61,6 +61,7 @@ def instances():
                         "region": region,
                         "state": one.instance_state.name,
                         "address": one.private_ip,
+                        "public": one.public_ip,
                         "key": key.material_public if key else None,
                         "zone": one.placement.zone,
                         "baked_from": getattr(image, "instance_id", None),

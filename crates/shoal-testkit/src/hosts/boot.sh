@@ -12,6 +12,8 @@ for path in "$@"; do
     mount -o remount,bind,ro "$folder/files$path"
 done
 mount --bind "$folder/hosts" /etc/hosts
+# A machine of its own, started at a moment of its own.
+mount --bind "$folder/boot_id" /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 # /run goes last: the host's folder itself lies in it.
 for place in /root /home /tmp /var/tmp /run; do

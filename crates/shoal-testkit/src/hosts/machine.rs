@@ -34,7 +34,7 @@ pub fn log(record: &Record, host: &HostRecord) -> String {
 }
 
 /// Makes the files; gives those of `share` that the host would not see without help.
-pub fn prepare(record: &Record, host: &HostRecord, share: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub fn prepare(record: &Record, host: &HostRecord) -> Result<Vec<PathBuf>> {
     let folder = folder(record, host);
     let inside = |path: &str| folder.join(format!("files{path}"));
     for (path, mode) in PRIVATE {
@@ -47,12 +47,18 @@ pub fn prepare(record: &Record, host: &HostRecord, share: &[PathBuf]) -> Result<
     dir(&inside("/run/sshd"), 0o755)?;
     dir(&inside("/run/shoal"), 0o700)?;
     let key = inside("/run/shoal/host_key");
-    keygen(&key, &host.name)?;
+    if !key.exists() {
+        keygen(&key, &host.name)?;
+    }
+    // Another one at every start, as of a machine: the kernel's own generator makes them.
+    let fresh =
+        std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("read", "/proc/sys/kernel/random/uuid")?;
+    write(&folder.join("boot_id"), &fresh)?;
 
     let names: String = record.hosts.iter().map(|host| format!("{}\t{}\n", host.address, host.name)).collect();
     write(&folder.join("hosts"), &format!("127.0.0.1\tlocalhost\n{names}"))?;
 
-    let hidden: Vec<PathBuf> = share.iter().filter(|path| is_hidden(path) && path.exists()).cloned().collect();
+    let hidden: Vec<PathBuf> = record.share.iter().filter(|path| is_hidden(path) && path.exists()).cloned().collect();
     for path in &hidden {
         let target = inside(&path.to_string_lossy());
         if path.is_dir() {
@@ -65,6 +71,19 @@ pub fn prepare(record: &Record, host: &HostRecord, share: &[PathBuf]) -> Result<
         }
     }
     Ok(hidden)
+}
+
+/// What a machine forgets when it is switched off: `/tmp`, and what programs left in `/run`. Its own key there is what it keeps elsewhere.
+pub fn forget(record: &Record, host: &HostRecord) -> Result<()> {
+    let files = folder(record, host).join("files");
+    let all =
+        |place: &str| std::fs::read_dir(files.join(place)).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in all("tmp").chain(all("run").filter(|path| !path.ends_with("shoal"))) {
+        let is_folder = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        let gone = if is_folder { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        gone.context("remove", &path)?;
+    }
+    Ok(())
 }
 
 pub fn is_hidden(path: &Path) -> bool {

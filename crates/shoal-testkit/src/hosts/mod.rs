@@ -17,6 +17,7 @@ pub use tools::find as find_program;
 
 use process::Process;
 use record::{Lock, Record};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -95,7 +96,7 @@ pub struct Hosts {
     record: Record,
     hosts: Vec<Host>,
     /// The outermost process of each host, where this process started it: its end must be fetched.
-    children: Vec<Child>,
+    children: BTreeMap<usize, Child>,
     lives_on: bool,
 }
 
@@ -110,11 +111,11 @@ impl Hosts {
             if spec.keep && find_kept(&lock, &spec.name)?.is_some() {
                 return Err(Error::AlreadyUp { name: spec.name });
             }
-            lock.claim(&spec.name, count)?
+            lock.claim(&spec, count)?
         };
         // From here on, dropping the value takes down whatever has been made.
-        let mut hosts = Self { record, hosts: Vec::new(), children: Vec::new(), lives_on: false };
-        hosts.make(&spec)?;
+        let mut hosts = Self { record, hosts: Vec::new(), children: BTreeMap::new(), lives_on: false };
+        hosts.make()?;
         if spec.keep {
             hosts.record.owner = None;
             hosts.record.save()?;
@@ -142,7 +143,7 @@ impl Hosts {
         let found = find_kept(&lock, name)?;
         lock.tidy();
         let record = found.ok_or_else(|| Error::NotUp { name: name.into() })?;
-        let mut hosts = Self { record, hosts: Vec::new(), children: Vec::new(), lives_on: true };
+        let mut hosts = Self { record, hosts: Vec::new(), children: BTreeMap::new(), lives_on: true };
         hosts.publish();
         Ok(hosts)
     }
@@ -220,24 +221,57 @@ impl Hosts {
         command
     }
 
-    fn make(&mut self, spec: &HostsSpec) -> Result<()> {
+    fn make(&mut self) -> Result<()> {
         machine::keygen(&self.key(), "shoal test hosts")?;
-        network::make(&self.record, spec.rate.as_deref())?;
+        network::make(&self.record)?;
         for i in 0..self.record.hosts.len() {
-            let hidden = machine::prepare(&self.record, &self.record.hosts[i], &spec.share)?;
-            let child = machine::start(&self.record, &self.record.hosts[i], &hidden)?;
-            self.record.hosts[i].outer = Process::of(child.id().cast_signed());
-            self.children.push(child);
-            self.record.save()?;
+            self.start(i)?;
         }
         for i in 0..self.record.hosts.len() {
-            let init = machine::init(&self.record, &self.record.hosts[i], &mut self.children[i])?;
-            self.record.hosts[i].init = Some(init);
-            self.record.save()?;
-            machine::ready(&self.record, &self.record.hosts[i], &mut self.children[i])?;
+            self.wait_for(i)?;
         }
         self.publish();
         self.write_ssh_files()
+    }
+
+    fn start(&mut self, i: usize) -> Result<()> {
+        let hidden = machine::prepare(&self.record, &self.record.hosts[i])?;
+        let child = machine::start(&self.record, &self.record.hosts[i], &hidden)?;
+        self.record.hosts[i].outer = Process::of(child.id().cast_signed());
+        self.children.insert(i, child);
+        self.record.save()
+    }
+
+    fn wait_for(&mut self, i: usize) -> Result<()> {
+        let Some(outer) = self.children.get_mut(&i) else { return Ok(()) };
+        self.record.hosts[i].init = Some(machine::init(&self.record, &self.record.hosts[i], outer)?);
+        self.record.save()?;
+        machine::ready(&self.record, &self.record.hosts[i], outer)
+    }
+
+    /// Host `i` loses its power: everything that runs on it, its connections, `/tmp` and `/run` are gone, without a word to anybody. Its disk stays.
+    pub fn power_off(&mut self, i: usize) -> Result<()> {
+        let host = &mut self.record.hosts[i];
+        // The cable first: who talks to it hears nothing more, not even that connections end.
+        network::unlink(host)?;
+        teardown::end(host)?;
+        if let Some(mut child) = self.children.remove(&i) {
+            let _ = child.wait();
+        }
+        (host.init, host.outer) = (None, None);
+        machine::forget(&self.record, &self.record.hosts[i])?;
+        self.record.save()?;
+        self.publish();
+        Ok(())
+    }
+
+    /// It starts anew, and is there when sshd answers: other processes, another boot id, the same disk, address and key.
+    pub fn power_on(&mut self, i: usize) -> Result<()> {
+        network::link(&self.record, i)?;
+        self.start(i)?;
+        self.wait_for(i)?;
+        self.publish();
+        Ok(())
     }
 
     fn publish(&mut self) {
@@ -272,7 +306,7 @@ impl Hosts {
         let result = teardown::set(&self.record);
         if result.is_ok() {
             // They have ended: the wait only fetches them.
-            self.children.drain(..).for_each(|mut child| drop(child.wait()));
+            std::mem::take(&mut self.children).into_values().for_each(|mut child| drop(child.wait()));
         }
         lock.tidy();
         result

@@ -3,6 +3,7 @@
 //! `/run/shoal-hosts/NAME-SUBNET/record.json` is written before anything of the set is made. A lock on `/run/shoal-hosts` orders
 //! claims and removals, so a folder without a record, seen with the lock held, is one whose maker died.
 
+use super::HostsSpec;
 use super::error::{Error, IoContext, Result};
 use super::process::Process;
 use super::tools;
@@ -29,6 +30,11 @@ pub struct Record {
     /// The process the set lives and dies with; none: it is kept until it is taken down by name.
     pub owner: Option<Process>,
     pub hosts: Vec<HostRecord>,
+    /// As in the spec, for a host that starts anew.
+    #[serde(default)]
+    pub rate: Option<String>,
+    #[serde(default)]
+    pub share: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -106,7 +112,8 @@ impl Lock {
     }
 
     /// Takes a free subnet and writes the record of a set that is about to be made.
-    pub fn claim(&self, name: &str, count: u8) -> Result<Record> {
+    pub fn claim(&self, spec: &HostsSpec, count: u8) -> Result<Record> {
+        let name = spec.name.as_str();
         let (taken, _) = self.all()?;
         let addresses = tools::run("list addresses", "ip", &["-4", "-oneline", "address"])?;
         let free = |subnet: &u8| {
@@ -121,8 +128,15 @@ impl Lock {
             outer: None,
             init: None,
         });
-        let record =
-            Record { version: VERSION, name: name.into(), subnet, owner: Process::me(), hosts: hosts.collect() };
+        let record = Record {
+            version: VERSION,
+            name: name.into(),
+            subnet,
+            owner: Process::me(),
+            hosts: hosts.collect(),
+            rate: spec.rate.clone(),
+            share: spec.share.clone(),
+        };
         let folder = record.folder();
         DirBuilder::new().mode(0o700).create(&folder).context("make", &folder)?;
         record.save()?;

@@ -2,7 +2,7 @@
 
 use super::error::{Error, IoContext, Result};
 use super::process::Process;
-use super::record::{Lock, Record};
+use super::record::{HostRecord, Lock, Record};
 use super::tools;
 use crate::wait;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,18 @@ pub fn set(record: &Record) -> Result<()> {
         tools::run("remove the bridge", "ip", &["link", "delete", &bridge])?;
     }
     remove_folder(&record.folder())
+}
+
+/// Ends all that runs on one host, and its network namespace.
+pub fn end(host: &HostRecord) -> Result<()> {
+    host.init.into_iter().for_each(Process::kill);
+    // As below: `unshare` fetches the end of process 1 and goes.
+    if let Some(outer) = host.outer {
+        wait::until(END_BOUND, || (!outer.is_alive()).then_some(()));
+        outer.kill();
+    }
+    end_processes(&host.namespace)?;
+    tools::run("remove a network namespace", "ip", &["netns", "delete", &host.namespace]).map(drop)
 }
 
 /// Those of our names that `ip WHAT` lists.

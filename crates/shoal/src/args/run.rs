@@ -15,6 +15,14 @@ pub struct Args {
     #[arg(short = 'f', long = "fleet", value_name = "FILE")]
     pub fleet: Option<PathBuf>,
 
+    /// Fill in a slot of a cluster file: --set 'AMI ID=ami-0123' for { AMI ID }. May be given several times.
+    #[arg(long, value_name = "SLOT=VALUE", requires = "fleet", value_parser = shoal_core::cluster::read::values::assignment)]
+    pub set: Vec<(String, String)>,
+
+    /// Fill in slots of a cluster file from a file: a YAML map of names and values. --set comes before it.
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    pub values: Option<PathBuf>,
+
     /// Number of workers [default: one for every slot of the fleet].
     #[arg(short = 'n', long = "workers", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,

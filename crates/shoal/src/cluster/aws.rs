@@ -3,18 +3,22 @@
 use super::crew;
 use super::down::KEPT;
 use super::helper::{self, Helper};
+use super::lock;
 use super::provider::{End, Provider, Trouble};
 use shoal_core::cluster::cloud::difference::{Instance, State};
 use shoal_core::cluster::cloud::efs::{Shared, mount_command};
+use shoal_core::cluster::cloud::ledger;
+use shoal_core::cluster::cloud::preview::Preview;
 use shoal_core::cluster::cloud::prices::{self, Meter};
 use shoal_core::cluster::cloud::protocol::{Ask, Ending, Event, Request, VERSION};
 use shoal_core::cluster::cloud::removal::Scan;
 use shoal_core::cluster::{Aws as Said, Cluster, Node, Role};
-use shoal_core::fleet::{Host, Reach, Slots};
+use shoal_core::fleet::{Host, HostKey, Reach, Slots};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+const KNOWN_HOSTS: &str = "known_hosts";
 /// A new instance takes a minute or two until sshd answers; one that has not after this long is named as unreachable.
 const FIRST_ANSWER: Duration = Duration::from_secs(300);
 
@@ -35,11 +39,7 @@ struct Known {
 
 impl Aws {
     pub fn new(cluster: &Cluster, said: &Said) -> Result<Aws, Trouble> {
-        let folder = state_folder().ok_or_else(|| Trouble {
-            what: "there is no place for the cluster's ledger: neither XDG_STATE_HOME nor HOME is set".into(),
-            hint: "set HOME".into(),
-        })?;
-        let folder = folder.join("clusters").join(&cluster.name);
+        let folder = lock::place(&cluster.name)?;
         Ok(Aws::in_folder(cluster, said, folder, Helper::find()))
     }
 
@@ -95,10 +95,18 @@ impl Aws {
         let auth = &self.cluster.auth;
         let key = auth.key.clone().or_else(|| self.named_key()).or_else(|| made.map(Into::into));
         let (user, jump, proxy) = (auth.user.clone(), auth.jump.clone(), auth.proxy_command.clone());
-        let reach = Reach::Ssh { user, port: auth.port, key, jump, proxy };
-        let group = if instance.role == Role::Head { "head" } else { "worker" };
-        let host = Host { name: address.clone(), address, reach, groups: vec![group.into()], slots: Slots::default() };
+        // Addresses of a cloud go from one to another, instances do not.
+        let known = HostKey { file: self.known_hosts().to_string_lossy().into_owned(), name: instance.id.clone() };
+        let reach = Reach::Ssh { user, port: auth.port, key, jump, proxy, host_key: Some(known) };
+        let groups = vec![if instance.role == Role::Head { "head" } else { "worker" }.to_string()];
+        let (name, slots) = (address.clone(), Slots::default());
+        let host = Host { name, address, internal: None, reach, groups, slots };
         Some(Node { role: instance.role, kind: instance.kind.clone(), host, internal })
+    }
+
+    /// Host keys of the cluster's instances, by instance.
+    fn known_hosts(&self) -> PathBuf {
+        self.folder.join(KNOWN_HOSTS)
     }
 
     /// The scan found nothing: neither ledger nor key is needed any more. As long as something is there, the ledger is what knows of it.
@@ -142,6 +150,12 @@ impl Provider for Aws {
         }
         if scan.left.is_empty() {
             let all = !(how.workers_only || how.keep_stopped || self.said.cache_stopped_nodes);
+            if all {
+                // No instance is left whose key they could be.
+                for name in [KNOWN_HOSTS, "known_hosts.old"] {
+                    let _ = std::fs::remove_file(self.folder.join(name));
+                }
+            }
             if all && scan.kept.is_empty() {
                 self.forget();
             }
@@ -172,6 +186,27 @@ impl Provider for Aws {
 
     fn machines_stay(&self, how: &End) -> bool {
         how.keep_stopped || self.said.cache_stopped_nodes
+    }
+
+    fn preview(&self) -> Result<Option<Preview>, Trouble> {
+        match self.ask(Ask::Preview, &|_| {})? {
+            Event::Preview { preview } => Ok(Some(preview)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn made(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.join("ledger.jsonl")).unwrap_or_default();
+        // A ledger that cannot be read is named by whoever needs it.
+        let Ok(Some(ledger)) = ledger::read(&text) else { return Vec::new() };
+        ledger.open().map(ToString::to_string).collect()
+    }
+
+    fn is_young(&self, node: &Node) -> bool {
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        let known = self.known.borrow();
+        let mut all = known.iter().flat_map(|known| &known.instances);
+        all.any(|one| one.internal.as_deref() == Some(&node.internal) && one.is_young(now))
     }
 
     fn patience(&self) -> Duration {
@@ -205,10 +240,4 @@ fn who() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
     let machine = rustix::system::uname();
     format!("{user}@{}", machine.nodename().to_string_lossy())
-}
-
-fn state_folder() -> Option<PathBuf> {
-    let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
-    Some(base.join("shoal"))
 }

@@ -5,7 +5,7 @@ use super::crew::{common, each, not_begun};
 use super::lock;
 use super::provider::{self, End, Trouble};
 use super::session::{Common, Heard, Session};
-use super::table::{Event, Style, Table};
+use super::table::{EVENTS_VERSION, Event, Style, Table};
 use crate::commands::run::NotBegun;
 use serde_json::json;
 use shoal_core::cluster::steps::render::count;
@@ -45,7 +45,7 @@ pub fn down(cluster: &Cluster, how: End, json: bool) -> Result<ExitCode, NotBegu
         }
     };
     let lock = lock::take_from_up(&cluster.name, &tell);
-    let lock = lock.map_err(|no| NotBegun::CannotStart(no.text(&cluster.name)))?;
+    let lock = lock.map_err(|no| no.not_begun(&cluster.name))?;
     let all = provider.nodes().map_err(not_begun)?;
     let nodes: Vec<Node> = leaving(cluster, &all, &how);
     let stay = provider.machines_stay(&how);
@@ -180,7 +180,9 @@ fn conclude(cluster: &Cluster, nodes: &[Node], gone: &[Gone], last: Last, json: 
             Gone::Unknown(t) => json!({ "node": node.host.name, "state": "unknown", "what": t.what, "hint": t.hint }),
         };
         let nodes: Vec<_> = nodes.iter().zip(gone).map(node).collect();
-        crate::say::line(json!({ "event": "over", "exit_code": code, "nodes": nodes, "ended": ended, "said": said }));
+        let over = json!({ "event": "over", "version": EVENTS_VERSION, "exit_code": code, "nodes": nodes, "ended": ended,
+            "said": said });
+        crate::say::line(over);
         return ExitCode::from(code);
     }
     let took = duration(began.elapsed().as_millis() as u64);

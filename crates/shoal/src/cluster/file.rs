@@ -5,6 +5,7 @@ use crate::args::cluster::Common;
 use crate::commands::fleet_file::text_of;
 use shoal_core::cluster::Cluster;
 use shoal_core::cluster::read::{self, Given, Reading, values};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The cluster, or what to print.
@@ -23,14 +24,19 @@ pub fn read_with(path: &Path, given: &Given) -> Result<Reading, String> {
 
 /// What is known beside the file.
 pub fn given(options: &Common) -> Result<Given, String> {
-    let mut given = of_environment();
-    given.name = options.cluster_name.clone();
-    if let Some(path) = &options.values {
+    let values = filling(&options.set, options.values.as_deref())?;
+    Ok(Given { values, name: options.cluster_name.clone(), ..of_environment() })
+}
+
+/// What fills slots: of a file, and single ones over it.
+pub fn filling(set: &[(String, String)], file: Option<&Path>) -> Result<BTreeMap<String, String>, String> {
+    let mut all = BTreeMap::new();
+    if let Some(path) = file {
         let text = text_of(path)?;
-        given.values = values::of_file(&path.display().to_string(), &text).map_err(|errors| errors.to_string())?;
+        all = values::of_file(&path.display().to_string(), &text).map_err(|errors| errors.to_string())?;
     }
-    given.values.extend(options.set.iter().cloned());
-    Ok(given)
+    all.extend(set.iter().cloned());
+    Ok(all)
 }
 
 /// The environment alone. What is not UTF-8 there cannot be named in a file either.

@@ -62,6 +62,7 @@ fn pass_on_stops(input: Input) {
     std::thread::spawn(move || {
         while !input.is_closed() {
             if asked() > 0 {
+                eprintln!("shoal up: stopping; what AWS was asked for last comes to its end first");
                 input.close();
                 return;
             }

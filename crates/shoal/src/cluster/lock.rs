@@ -1,5 +1,7 @@
 //! Who works on a cluster from this machine? One `up` or `down` at a time; and a `down` may end an `up`.
 
+use super::provider::Trouble;
+use crate::commands::run::NotBegun;
 use rustix::process::Signal;
 use shoal_core::cluster::steps::wire::Holder;
 use shoal_daemon::proc;
@@ -20,11 +22,19 @@ pub struct Lock {
     pub holder: Holder,
 }
 
-/// What this machine keeps of a cluster.
-pub fn folder(cluster: &str) -> PathBuf {
+/// What this machine keeps of a cluster. `None`: nobody says where this user's files are; a place in /tmp could be somebody else's.
+pub fn folder(cluster: &str) -> Option<PathBuf> {
     let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = var("XDG_STATE_HOME").or_else(|| Some(var("HOME")?.join(".local/state")));
-    state.unwrap_or_else(|| PathBuf::from("/tmp")).join("shoal/clusters").join(cluster)
+    let state = var("XDG_STATE_HOME").or_else(|| Some(var("HOME")?.join(".local/state")))?;
+    Some(state.join("shoal/clusters").join(cluster))
+}
+
+/// As `folder`, for those who cannot do without.
+pub fn place(cluster: &str) -> Result<PathBuf, Trouble> {
+    folder(cluster).ok_or_else(|| Trouble {
+        what: format!("there is no place for what this machine keeps of cluster `{cluster}`: neither XDG_STATE_HOME nor HOME is set"),
+        hint: "set HOME".into(),
+    })
 }
 
 fn me(verb: &str) -> Holder {
@@ -37,14 +47,21 @@ fn me(verb: &str) -> Holder {
 /// Why there is no lock.
 pub enum NoLock {
     Held(Option<Holder>),
-    Broken(std::io::Error),
+    Broken(PathBuf, std::io::Error),
+    NoPlace(Trouble),
 }
 
 impl NoLock {
-    pub fn text(&self, cluster: &str) -> String {
+    pub fn not_begun(&self, cluster: &str) -> NotBegun {
         match self {
-            NoLock::Held(holder) => held(cluster, holder.as_ref()),
-            NoLock::Broken(e) => format!("{} cannot be locked: {e}", folder(cluster).display()),
+            NoLock::Held(holder) => NotBegun::CannotStart(held(cluster, holder.as_ref())),
+            NoLock::Broken(folder, e) => {
+                let why = e.to_string();
+                let why = why.split(" (os error").next().unwrap_or_default();
+                let hint = "is it your folder, and is there space? XDG_STATE_HOME, else HOME, says where it is";
+                NotBegun::Here(format!("{} cannot be used: {why}\n  hint: {hint}", folder.display()))
+            }
+            NoLock::NoPlace(trouble) => NotBegun::Here(trouble.to_string()),
         }
     }
 }
@@ -59,11 +76,12 @@ pub fn held(cluster: &str, holder: Option<&Holder>) -> String {
 }
 
 pub fn take(cluster: &str, verb: &str) -> Result<Lock, NoLock> {
-    let folder = folder(cluster);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(NoLock::Broken)?;
+    let folder = place(cluster).map_err(NoLock::NoPlace)?;
+    let broken = |e: std::io::Error| NoLock::Broken(folder.clone(), e);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(broken)?;
     let open =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"));
-    let mut file = open.map_err(NoLock::Broken)?;
+    let mut file = open.map_err(broken)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -71,7 +89,7 @@ pub fn take(cluster: &str, verb: &str) -> Result<Lock, NoLock> {
             let _ = file.read_to_string(&mut text);
             return Err(NoLock::Held(serde_json::from_str(&text).ok()));
         }
-        Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
+        Err(TryLockError::Error(e)) => return Err(broken(e)),
     }
     let holder = me(verb);
     let mut write = || {
@@ -79,7 +97,7 @@ pub fn take(cluster: &str, verb: &str) -> Result<Lock, NoLock> {
         file.rewind()?;
         file.write_all(&serde_json::to_vec(&holder)?)
     };
-    write().map_err(NoLock::Broken)?;
+    write().map_err(broken)?;
     Ok(Lock { _file: file, folder, holder })
 }
 

@@ -19,12 +19,14 @@
 //! | `everywhere` | how does it run on all nodes, and what came of it |
 //! | `around` | what happens to the cluster before and after it |
 //! | `transfer`, `transfer_screen` | which files go to which nodes, and what do people see of it |
+//! | `contained` | how do they get into the containers of nodes, and out of them |
 //! | `watch` | what changed, and when is it quiet enough to send it |
 
 pub mod account;
 pub mod around;
 pub mod aws;
 pub mod confirm;
+pub mod contained;
 pub mod crew;
 pub mod down;
 pub mod everywhere;

@@ -10,6 +10,7 @@ use shoal_core::cluster::steps::record::Ended;
 use shoal_core::cluster::steps::wire::{Ask, Containing, Doing, Say, Task};
 use shoal_core::cluster::steps::{Action, Kind, NodePlan, Step, Wanted, plan_node};
 use shoal_core::cluster::{Node, Role};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How often we look whether somebody wants us to stop.
@@ -34,6 +35,8 @@ pub struct Work<'a> {
     pub patience: Duration,
     /// How long one may take to be reached for the first time.
     pub first_patience: Duration,
+    /// Nodes that have only just started: they may answer before they know the key.
+    pub young: BTreeSet<String>,
     pub mesh: Option<&'a Key>,
     /// Seconds that one step may take.
     pub limit_s: Option<u64>,
@@ -93,6 +96,12 @@ impl Work<'_> {
             match Session::open(self.common, &node.host) {
                 Err(NoLine::Unreachable(_)) if Instant::now() < deadline && !self.is_stopping() => {
                     std::thread::sleep(RETRY);
+                }
+                // Not as often: a host may turn away whom it has refused too often.
+                Err(NoLine::KeyRefused(_))
+                    if self.young.contains(&node.host.name) && Instant::now() < deadline && !self.is_stopping() =>
+                {
+                    std::thread::sleep(RETRY * 4);
                 }
                 other => return other,
             }
@@ -289,7 +298,7 @@ impl<'a> Member<'a> {
                     hint: "try again in a minute".into(),
                 },
                 Err(locked @ NoLine::Locked(_)) => return Err(Fate::Unreachable(locked.trouble(&work.common.cluster))),
-                Err(NoLine::Unreachable(trouble) | NoLine::Refused(trouble)) => trouble,
+                Err(NoLine::Unreachable(trouble) | NoLine::Refused(trouble) | NoLine::KeyRefused(trouble)) => trouble,
             };
             if Instant::now() >= deadline {
                 let what = format!("it went away{during} and did not come back within {patience} s: {}", trouble.what);

@@ -1,5 +1,6 @@
 //! Where do a cluster's machines come from, and what becomes of them?
 
+use shoal_core::cluster::cloud::preview::Preview;
 use shoal_core::cluster::{Cluster, Local as Machines, Node, Provider as Kind, machines};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,9 +40,21 @@ pub trait Provider {
     fn machines_stay(&self, _how: &End) -> bool {
         true
     }
+    /// What `ensure` would make, where it makes anything.
+    fn preview(&self) -> Result<Option<Preview>, Trouble> {
+        Ok(None)
+    }
+    /// What was made for the cluster so far and is still there, in words.
+    fn made(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// How long a machine may take until it can be reached for the first time.
     fn patience(&self) -> Duration {
         Duration::ZERO
+    }
+    /// Whether it has only just started, so that a refused key may still mean "not yet".
+    fn is_young(&self, _node: &Node) -> bool {
+        false
     }
     /// What mounts the cluster's shared file system on a node.
     fn efs(&self) -> Option<String> {

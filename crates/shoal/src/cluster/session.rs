@@ -7,9 +7,9 @@ use shoal_core::fleet::{Fleet, Host, Reach};
 use shoal_hosts::process::End;
 use shoal_hosts::ssh::deliver::{self, Parcel};
 use shoal_hosts::ssh::{Connection, Failure, Settings, Trouble as Reason};
-use shoal_hosts::{Process, local};
-use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use shoal_hosts::{Process, lines, local};
+use std::io::{PipeWriter, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const ENDING: Duration = Duration::from_secs(2);
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// No line of ours is longer.
 const LONGEST_LINE: u64 = 8 << 20;
-const WAITING: usize = 1024;
+const MOST_COMPLAINTS: u64 = 8 << 10;
 /// Connections to a host beyond the first, where it allows few sessions for each.
 const MOST_CONNECTIONS: u32 = 16;
 
@@ -56,13 +56,15 @@ pub enum NoLine {
     Unreachable(Trouble),
     /// It got there, and is not wanted: waiting does not help.
     Refused(Trouble),
+    /// The same, for the key: a machine that has only just started may not know it yet.
+    KeyRefused(Trouble),
     Locked(Option<Holder>),
 }
 
 impl NoLine {
     pub fn trouble(&self, cluster: &str) -> Trouble {
         match self {
-            NoLine::Unreachable(trouble) | NoLine::Refused(trouble) => trouble.clone(),
+            NoLine::Unreachable(trouble) | NoLine::Refused(trouble) | NoLine::KeyRefused(trouble) => trouble.clone(),
             NoLine::Locked(holder) => Trouble {
                 what: super::lock::held(cluster, holder.as_ref()),
                 hint: "wait for it, or end it there".into(),
@@ -83,8 +85,9 @@ impl Session {
     pub fn open(common: &Common, host: &Host) -> Result<Session, NoLine> {
         let (process, spoke) = start(common, host)?;
         let Process { to, from, errors, end } = process;
-        let says = listen(from);
-        let complaints = complaints(errors);
+        // What is not ours, such as what a login prints, is left out.
+        let says = lines::lines(from, LONGEST_LINE, |line| serde_json::from_slice::<Say>(line).ok());
+        let complaints = lines::complaints(errors, MOST_COMPLAINTS);
         let to = Arc::new(Mutex::new(to));
         keep_alive(Arc::downgrade(&to));
         let blank = shoal_core::cluster::steps::record::NodeRecord::new(&common.cluster);
@@ -155,12 +158,10 @@ fn unreachable(what: String, hint: &str) -> NoLine {
 fn no_line(failure: Failure) -> NoLine {
     let trouble = Trouble { what: failure.what, hint: failure.hint };
     match failure.trouble {
-        Reason::KeyRefused
-        | Reason::KeyUnusable
-        | Reason::HostKeyChanged
-        | Reason::HostKeyUnknown
-        | Reason::NoSsh
-        | Reason::Forbidden => NoLine::Refused(trouble),
+        Reason::KeyRefused => NoLine::KeyRefused(trouble),
+        Reason::KeyUnusable | Reason::HostKeyChanged | Reason::HostKeyUnknown | Reason::NoSsh | Reason::Forbidden => {
+            NoLine::Refused(trouble)
+        }
         _ => NoLine::Unreachable(trouble),
     }
 }
@@ -209,38 +210,6 @@ fn is_speaking(process: &Process) -> bool {
     let mut fds = [PollFd::new(&process.from, PollFlags::IN)];
     let limit = Timespec { tv_sec: FIRST_WORD.as_secs() as i64, tv_nsec: 0 };
     poll(&mut fds, Some(&limit)).is_ok_and(|n| n > 0) && fds[0].revents().contains(PollFlags::IN)
-}
-
-/// What is not ours, such as what a login prints, is left out.
-fn listen(from: std::io::PipeReader) -> Receiver<Say> {
-    let (send, says) = sync_channel(WAITING);
-    std::thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        loop {
-            let mut line = Vec::new();
-            match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
-            if let Ok(say) = serde_json::from_slice::<Say>(&line)
-                && send.send(say).is_err()
-            {
-                return;
-            }
-        }
-    });
-    says
-}
-
-fn complaints(mut errors: std::io::PipeReader) -> Receiver<String> {
-    let (send, receive) = sync_channel(1);
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = errors.by_ref().take(8 << 10).read_to_end(&mut text);
-        let _ = send.send(String::from_utf8_lossy(&text).into_owned());
-        let _ = std::io::copy(&mut errors, &mut std::io::sink());
-    });
-    receive
 }
 
 /// Says that we are here for as long as the session is, whatever else we do.

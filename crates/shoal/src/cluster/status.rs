@@ -58,7 +58,8 @@ pub fn status(cluster: &Cluster, json: bool) -> Result<ExitCode, NotBegun> {
     // Files that are not here cannot be compared; everything else can.
     let trees = push::trees(&cluster.files).map_err(NotBegun::Wrong)?;
     let common = common(cluster, &nodes, None)?;
-    let mesh = std::fs::read_to_string(super::lock::folder(&cluster.name).join("mesh.pub")).ok();
+    let mesh =
+        super::lock::folder(&cluster.name).and_then(|folder| std::fs::read_to_string(folder.join("mesh.pub")).ok());
     let efs = provider.efs();
     let mesh = mesh.as_deref().filter(|_| cluster.mesh_keys);
     let wanted =

@@ -7,7 +7,7 @@ use shoal_core::fleet::Reach;
 use shoal_core::quote::quote;
 use shoal_hosts::process::Exit;
 use shoal_hosts::ssh::Connection;
-use shoal_hosts::{Process, local};
+use shoal_hosts::{Process, lines, local};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub fn bring(work: &Work, node: &Node, path: &str) -> Result<(), Trouble> {
     )?;
     let mut to = shell(work, node, &format!("mkdir -p \"$(dirname {path})\" && tar -C \"$(dirname {path})\" -xf -"))?;
     drop(from.to);
-    let (said_there, said_here) = (listen(from.errors), listen(to.errors));
+    let (said_there, said_here) = (lines::complaints(from.errors, 64 << 10), lines::complaints(to.errors, 64 << 10));
     let moved = stream(from.from, to.to);
     let mut still_since = Instant::now();
     loop {
@@ -78,18 +78,6 @@ fn stream(mut from: PipeReader, mut to: PipeWriter) -> Receiver<()> {
             // A word that is already waiting is enough.
             let _ = send.try_send(());
         }
-    });
-    receive
-}
-
-/// Complaints are read as they come, so that nobody waits for them to be; the last one says why.
-fn listen(mut errors: PipeReader) -> Receiver<String> {
-    let (send, receive) = sync_channel(1);
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = errors.by_ref().take(64 << 10).read_to_end(&mut text);
-        let _ = std::io::copy(&mut errors, &mut std::io::sink());
-        let _ = send.send(String::from_utf8_lossy(&text).into_owned());
     });
     receive
 }

@@ -1,5 +1,6 @@
 //! What people see while nodes are set up: a line a node on a terminal, plain lines elsewhere, events as JSON where a program reads.
 
+use crate::launch::screen::{WIDTH, fold};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use shoal_core::outcome::duration;
@@ -9,6 +10,10 @@ use std::time::{Duration, Instant};
 
 /// More nodes than this are summed up, so that the table stays on the screen.
 const MOST_LINES: usize = 40;
+/// Columns below which a row has no columns of its own.
+const NARROW: usize = 70;
+/// Of the events that programs read (WIRE-1).
+pub const EVENTS_VERSION: u32 = 1;
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +196,8 @@ impl Inner {
     fn say(&self, text: &str) {
         match (&self.bars, self.style) {
             (_, Style::Json) => {}
-            (Some((all, _)), _) => drop(all.println(text)),
+            // Folded by us: a line that the terminal folds would be counted as one.
+            (Some((all, _)), _) => drop(all.println(fold(text, "  ", columns()))),
             (None, _) => eprintln!("{text}"),
         }
     }
@@ -202,17 +208,49 @@ impl Inner {
         }
         if let Some(map) = fields.as_object_mut() {
             map.insert("event".into(), json!(kind));
+            map.insert("version".into(), json!(EVENTS_VERSION));
         }
         crate::say::line(fields);
     }
 
     fn draw(&self) {
         let Some((_, bars)) = &self.bars else { return };
-        let width = self.width;
+        let columns = columns();
         for (row, bar) in self.rows.iter().zip(bars) {
-            let count = if row.n > 0 { format!("{}/{}", row.k, row.n) } else { String::new() };
             let time = row.since.map(|at| duration(at.elapsed().as_millis() as u64)).unwrap_or_default();
-            bar.set_message(format!("{:<width$}  {count:>5}  {:<12} {time:>8}  {}", row.name, row.step, row.last));
+            bar.set_message(line(row, &time, self.width, columns));
         }
+    }
+}
+
+/// One row (pure). Where there is little room, what a node says is worth more than columns.
+fn line(row: &Row, time: &str, width: usize, columns: usize) -> String {
+    let Row { name, step, last, .. } = row;
+    if columns < NARROW {
+        let time = if time.is_empty() { String::new() } else { format!(" {time}") };
+        return format!("{name} {step}{time} {last}");
+    }
+    let count = if row.n > 0 { format!("{}/{}", row.k, row.n) } else { String::new() };
+    format!("{name:<width$}  {count:>5}  {step:<12} {time:>8}  {last}")
+}
+
+/// Of the terminal, now: people change it.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(WIDTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shows_what_nodes_say() {
+        let (name, step, last) = ("node-1".to_string(), "setup 1".to_string(), "Collecting torch".to_string());
+        let row = Row { name, step, k: 1, n: 3, last, ..Row::default() };
+        assert_eq!(line(&row, "5.7 s", 8, 40), "node-1 setup 1 5.7 s Collecting torch");
+        assert_eq!(line(&row, "5.7 s", 8, 80), "node-1      1/3  setup 1         5.7 s  Collecting torch");
+        let over = Row { name: "node-1".into(), step: "up".into(), ..Row::default() };
+        assert_eq!(line(&over, "", 8, 40).trim_end(), "node-1 up");
     }
 }

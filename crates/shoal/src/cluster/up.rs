@@ -8,12 +8,13 @@ use super::node::{Fate, Member, Work};
 use super::provider;
 use super::push;
 use super::session::{NoLine, Session};
-use super::table::{Event, Style, Table};
+use super::table::{EVENTS_VERSION, Event, Style, Table};
 use crate::commands::run::NotBegun;
 use crate::signals;
 use serde_json::json;
+use shoal_core::cluster::cloud::preview::{self, Preview};
 use shoal_core::cluster::steps::{Kind, Known, Options, UpPlan, Wanted, plan, render};
-use shoal_core::cluster::{Cluster, Node, Provider};
+use shoal_core::cluster::{Cluster, Node};
 use shoal_core::outcome::STOPPED;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -45,14 +46,23 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     let asked = std::sync::Arc::new(asked);
     let lock = match order.plan_only {
         true => None,
-        false => Some(lock::take(&cluster.name, "up").map_err(|no| NotBegun::CannotStart(no.text(&cluster.name)))?),
+        false => Some(lock::take(&cluster.name, "up").map_err(|no| no.not_begun(&cluster.name))?),
     };
     let tell = |text: &str| {
         if !order.json {
             eprintln!("{text}");
         }
     };
-    let nodes = if order.plan_only { provider.nodes() } else { provider.ensure(&tell) }.map_err(not_begun)?;
+    let nodes = match order.plan_only {
+        true => provider.nodes().map_err(not_begun)?,
+        false => provider.ensure(&tell).map_err(|trouble| match asked() {
+            0 => not_begun(trouble),
+            _ => stopped(&*provider, order),
+        })?,
+    };
+    let preview = if order.plan_only { provider.preview().map_err(not_begun)? } else { None };
+    // Those that would be launched are part of the plan, and cannot be asked.
+    let planned = nodes.iter().cloned().chain(preview.iter().flat_map(preview::nodes)).collect::<Vec<Node>>();
     let key = match &lock {
         Some(lock) if cluster.mesh_keys => Some(mesh::key(&lock.folder, &cluster.name).map_err(not_begun)?),
         _ => None,
@@ -62,7 +72,7 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     let efs = provider.efs();
     let wanted = Wanted {
         cluster,
-        nodes: &nodes,
+        nodes: &planned,
         trees: &trees,
         mesh: public.as_deref(),
         efs: efs.as_deref(),
@@ -80,13 +90,14 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
         asked: &*asked,
         patience: crew::patience("SHOAL_UP_PATIENCE_S", PATIENCE),
         first_patience: if order.plan_only { Duration::ZERO } else { provider.patience() },
+        young: nodes.iter().filter(|node| provider.is_young(node)).map(|node| node.host.name.clone()).collect(),
         mesh: key.as_ref(),
         limit_s: order.limit_s,
     };
     let sessions = greet(&work, &nodes);
     if order.plan_only {
         table.close();
-        return Ok(show(&plan_of(&work, &sessions), order.json, sessions));
+        return Ok(show(&plan_of(&work, &sessions), preview.as_ref(), order.json, sessions));
     }
     let mut members = assemble(&work, &nodes, sessions);
     carry_out(&work, &mut members);
@@ -94,10 +105,31 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     Ok(conclude(members, &work, order, began))
 }
 
+/// Somebody asked for an end while machines were made: what is there by then, and who removes it.
+fn stopped(provider: &dyn provider::Provider, order: &Order) -> NotBegun {
+    let made = provider.made();
+    if order.json {
+        let over =
+            json!({ "event": "over", "version": EVENTS_VERSION, "exit_code": STOPPED, "nodes": [], "made": made });
+        crate::say::line(over);
+    }
+    let mut text = "stopped while machines were being made; ".to_string();
+    text += match made.len() {
+        0 => "nothing had been made",
+        _ => "the ledger holds what was made so far:",
+    };
+    made.iter().for_each(|what| text += &format!("\n  {what}"));
+    let Order { file, .. } = order;
+    if !made.is_empty() {
+        text += &format!("\n  hint: `shoal down {file}` removes all of it; `shoal up {file}` goes on");
+    }
+    NotBegun::Stopped(text)
+}
+
 /// The public half of the key that an earlier `up` made.
 fn known_key(cluster: &Cluster) -> Option<String> {
-    let file = lock::folder(&cluster.name).join("mesh.pub");
-    cluster.mesh_keys.then(|| std::fs::read_to_string(file).unwrap_or_else(|_| "to be made".into()))
+    let text = || std::fs::read_to_string(lock::folder(&cluster.name)?.join("mesh.pub")).ok();
+    cluster.mesh_keys.then(|| text().unwrap_or_else(|| "to be made".into()))
 }
 
 /// Whoever asks once is told what happens; whoever asks a second time does not want to wait for anything.
@@ -144,10 +176,14 @@ fn plan_of(work: &Work, sessions: &Greeted) -> UpPlan {
 }
 
 /// What `--plan` prints, and nothing else.
-fn show(plan: &UpPlan, json: bool, sessions: Greeted) -> ExitCode {
-    match json {
-        true => crate::say::line(json!({ "version": 1, "plan": plan })),
-        false => crate::say::out(render::render(plan)),
+fn show(plan: &UpPlan, machines: Option<&Preview>, json: bool, sessions: Greeted) -> ExitCode {
+    match (json, machines) {
+        (true, None) => crate::say::line(json!({ "version": 1, "plan": plan })),
+        (true, Some(machines)) => crate::say::line(json!({ "version": 1, "machines": machines, "plan": plan })),
+        (false, machines) => {
+            machines.iter().for_each(|machines| crate::say::line(preview::render(machines)));
+            crate::say::out(render::render(plan));
+        }
     }
     let unknown = sessions.iter().filter(|session| session.is_err()).count();
     let all = sessions.len();
@@ -226,16 +262,14 @@ fn conclude(mut members: Vec<Member>, work: &Work, order: &Order, began: Instant
         let cluster = work.wanted.cluster;
         eprintln!("{}", account::people(&members, &cluster.name, order.file, began.elapsed()));
         if code == 0 {
-            work_on(cluster, order.file);
+            work_on(order.file);
         }
     }
     ExitCode::from(code)
 }
 
-fn work_on(cluster: &Cluster, file: &str) {
+fn work_on(file: &str) {
     eprintln!("  shoal attach {file}          a shell on the head");
     eprintln!("  shoal exec {file} --all CMD  a command on every node");
-    if matches!(cluster.provider, Provider::Local(_)) {
-        eprintln!("  shoal run -f {file} -- CMD   a run over all of them");
-    }
+    eprintln!("  shoal run -f {file} -- CMD   a run over all of them");
 }

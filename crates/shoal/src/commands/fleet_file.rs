@@ -1,9 +1,12 @@
 //! Reading a fleet file from disk, with its warnings said. The machines of a cluster file of a cloud are those that run there now.
 
 use crate::cluster::{file, lock, provider};
+use shoal_core::cluster::read::Given;
 use shoal_core::cluster::{Cluster, Provider, machines, read as cluster_file};
+use shoal_core::diagnostic::Diagnostic;
 use shoal_core::fleet::detect::{self, Form};
-use shoal_core::fleet::{self, Fleet};
+use shoal_core::fleet::{self, Fleet, ray};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +18,27 @@ const PIPE_WAIT: Duration = Duration::from_secs(10);
 
 /// The fleet, or what to print.
 pub fn read(path: &Path) -> Result<Fleet, String> {
+    read_filled(path, &BTreeMap::new())
+}
+
+/// As `read`, with what fills the slots of a cluster file.
+pub fn read_filled(path: &Path, values: &BTreeMap<String, String>) -> Result<Fleet, String> {
     let text = text_of(path)?;
     let name = path.display().to_string();
-    if let Some(cluster) = of_a_cloud(&name, &text) {
+    let form = detect::form(&name, &text);
+    if let Some(slot) = values.keys().next().filter(|_| form != Form::Ray) {
+        let hint = "--set and --values are for cluster files, whose slots they fill";
+        return Err(format!("{name} has no slot `{slot}`: it is no cluster file\n  hint: {hint}"));
+    }
+    if let Some(cluster) = of_a_cloud(&name, &text, values) {
         return running(&name, &cluster);
     }
-    match fleet::read(&name, &text) {
+    match fleet::read_filled(&name, &text, values) {
         Ok(reading) => {
-            reading.warnings.iter().for_each(|warning| eprintln!("{warning}\n"));
+            // Whoever has brought the cluster up from here has done what a run leaves out.
+            let is_up = lock::folder(&reading.fleet.name).is_some_and(|folder| folder.join("lock").exists());
+            let news = |warning: &&Diagnostic| !(is_up && warning.message.ends_with(ray::LEFT_OUT));
+            reading.warnings.iter().filter(news).for_each(|warning| eprintln!("{warning}\n"));
             Ok(reading.fleet)
         }
         Err(errors) => Err(errors.to_string()),
@@ -31,12 +47,13 @@ pub fn read(path: &Path) -> Result<Fleet, String> {
 
 /// The cluster, if the file is one of a cloud's and this machine has brought it up. Otherwise there is nobody to ask, and the reader of fleets
 /// says so, or what is wrong with the file, at its place.
-fn of_a_cloud(name: &str, text: &str) -> Option<Cluster> {
+fn of_a_cloud(name: &str, text: &str, values: &BTreeMap<String, String>) -> Option<Cluster> {
     if detect::form(name, text) != Form::Ray {
         return None;
     }
-    let reading = cluster_file::read(name, text, &file::of_environment()).ok()?;
-    let ledger = lock::folder(&reading.cluster.name).join("ledger.jsonl");
+    let given = Given { values: values.clone(), ..file::of_environment() };
+    let reading = cluster_file::read(name, text, &given).ok()?;
+    let ledger = lock::folder(&reading.cluster.name)?.join("ledger.jsonl");
     (matches!(reading.cluster.provider, Provider::Aws(_)) && ledger.exists()).then_some(reading.cluster)
 }
 
@@ -80,7 +97,7 @@ pub fn text_of(path: &Path) -> Result<String, String> {
     };
     let size = std::fs::metadata(path).map_err(why)?;
     if size.is_dir() {
-        return Err(format!("{name} is a folder; a fleet file was expected"));
+        return Err(format!("{name} is a folder; a file was expected"));
     }
     if size.len() > LARGEST {
         return Err(format!("{name} has {} bytes; no fleet file is larger than {LARGEST}", size.len()));

@@ -2,6 +2,7 @@
 
 use super::run::NotBegun;
 use crate::args::rsync_down::Args;
+use crate::cluster::contained::taken;
 use crate::cluster::file;
 use crate::cluster::transfer::{Party, conclude, rules};
 use crate::cluster::transfer_screen::{Screen, attended};
@@ -17,10 +18,6 @@ const PROGRAM: &str = "shoal rsync-down";
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
-    if cluster.docker.is_some() {
-        let why = "files cannot be fetched from containers yet\n  hint: `shoal exec CLUSTER 'tar c FILES' | tar x`";
-        return Err(NotBegun::Wrong(why.into()));
-    }
     let rules = rules(&cluster.files, &args.exclude);
     let wishes: Vec<(String, PathBuf)> = match (&args.source, &args.target) {
         (Some(source), Some(target)) => vec![(source.clone(), target.clone())],
@@ -44,8 +41,14 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             let mut all = Sent { files: 0, bytes: 0, how: How::Nothing, deleted: 0 };
             for (source, target) in &wishes {
                 let target = if args.all_nodes { target.join(&way.host.name).join("") } else { target.clone() };
-                let sent = pull(&way, source, &target, &rules, &options, &tell)?;
-                all = Sent { files: all.files + sent.files, bytes: all.bytes + sent.bytes, how: sent.how, ..all };
+                let fetch = |source: &str| pull(&way, source, &target, &rules, &options, &tell);
+                let sent = match &cluster.docker {
+                    Some(docker) => taken(&cluster, docker, &way, source, fetch)?,
+                    None => fetch(source)?,
+                };
+                let how = if sent.how == How::Nothing { all.how } else { sent.how };
+                let deleted = all.deleted + sent.deleted;
+                all = Sent { files: all.files + sent.files, bytes: all.bytes + sent.bytes, how, deleted };
             }
             Ok(all)
         })

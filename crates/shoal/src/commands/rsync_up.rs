@@ -2,11 +2,13 @@
 
 use super::run::NotBegun;
 use crate::args::rsync_up::Args;
+use crate::cluster::contained::{Put, pass_on, put};
 use crate::cluster::transfer::{Party, as_rsync, conclude, mounts, rules};
 use crate::cluster::transfer_screen::{Screen, attended};
 use crate::cluster::{file, watch::Watch};
 use crate::exit::Exit;
 use crate::signals;
+use shoal_core::cluster::{Cluster, Docker};
 use shoal_hosts::files::{Delivery, Options, push_with};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,11 +17,6 @@ const PROGRAM: &str = "shoal rsync-up";
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
-    if cluster.docker.is_some() {
-        // The seam for containers: paths are theirs. Joined with `cluster::shell`.
-        let why = "files cannot be put into containers yet\n  hint: `tar c FILES | shoal exec CLUSTER 'tar x -C /there'`, or `file_mounts` and `shoal up`";
-        return Err(NotBegun::Wrong(why.into()));
-    }
     let rules = rules(&cluster.files, &args.exclude);
     let (deliveries, under): (Vec<Delivery>, Option<String>) = match (&args.source, &args.target) {
         (Some(source), Some(target)) => {
@@ -42,14 +39,26 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     }
     let party = Party::of(&cluster, args.all_nodes, args.node.as_deref())?;
     let stop = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
-    let options = Options { delete: args.delete, direct: args.direct, no_rsync: false, under };
+    // What is in containers goes by way of their nodes; what lies there for them is exactly what is sent.
+    let puts =
+        cluster.docker.as_ref().map(|docker| into_containers(&cluster, docker, &deliveries, args)).transpose()?;
+    let delete = args.delete || puts.as_ref().is_some_and(|puts| puts.iter().all(|put| put.is_staged));
+    let options = Options { delete, direct: args.direct, no_rsync: false, under };
+    let sent: Vec<Delivery> = match &puts {
+        Some(puts) => puts.iter().map(|put| put.delivery.clone()).collect(),
+        None => deliveries.clone(),
+    };
     // Before anything is sent: what changes meanwhile is not missed.
     let paths: Vec<PathBuf> = deliveries.iter().map(|delivery| delivery.local.clone()).collect();
     let watch = args.watch.then(|| Watch::over(&paths)).transpose().map_err(NotBegun::Here)?;
     loop {
         let screen = Screen::new(PROGRAM, &party);
         let results = attended(PROGRAM, &stop, &screen, || {
-            push_with(&party.ways(), &deliveries, &options, &|node, progress| screen.tell(node, progress))
+            let results = push_with(&party.ways(), &sent, &options, &|node, progress| screen.tell(node, progress));
+            match &puts {
+                Some(puts) => pass_on(&party, puts, results),
+                None => results,
+            }
         });
         let code = conclude(PROGRAM, &party, &results, screen.took(), args.json);
         let Some(watch) = &watch else { return Ok(code) };
@@ -61,4 +70,15 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             return Ok(Exit::Success.into());
         }
     }
+}
+
+fn into_containers(cluster: &Cluster, docker: &Docker, all: &[Delivery], args: &Args) -> Result<Vec<Put>, NotBegun> {
+    let put = |delivery: &Delivery| {
+        put(cluster, docker, delivery, args.delete).ok_or_else(|| {
+            let what =
+                format!("--delete: {} is the container's own place, below none of the file_mounts", delivery.remote);
+            NotBegun::Wrong(format!("{what}\n  hint: remove what should go with `shoal exec`, or make it a file mount"))
+        })
+    };
+    all.iter().map(put).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::fleet_file;
 use crate::args::run::Args;
+use crate::cluster::file::filling;
 use crate::exit::Exit;
 use crate::later::launched::Launched;
 use crate::later::places;
@@ -25,11 +26,16 @@ pub enum NotBegun {
     Here(String),
     /// Somebody else is at it, or has to be waited for; exit code 3.
     CannotStart(String),
+    /// Somebody asked for an end before it began; exit code 130.
+    Stopped(String),
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let mut fleet = match &args.fleet {
-        Some(file) => fleet_file::read(file).map_err(NotBegun::Wrong)?,
+        Some(file) => {
+            let values = filling(&args.set, args.values.as_deref()).map_err(NotBegun::Wrong)?;
+            fleet_file::read_filled(file, &values).map_err(NotBegun::Wrong)?
+        }
         None => Fleet::local(),
     };
     if args.fleet.is_none() {

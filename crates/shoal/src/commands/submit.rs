@@ -12,6 +12,9 @@ use shoal_core::quote::quote;
 use shoal_hosts::ssh::Settings;
 use std::process::ExitCode;
 
+/// A shell's word for it.
+const NO_SUCH_COMMAND: u8 = 127;
+
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let path = args.script.display();
     let wrong = |why: String| NotBegun::Wrong(why);
@@ -38,6 +41,12 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             Some(by) => one.start_detached("shoal submit", by, &args.cluster.file.display().to_string())?,
             None => one.run("shoal submit", &args.reaching.forwards, args.stop)?,
         };
+        if code == NO_SUCH_COMMAND {
+            let file = args.cluster.file.display();
+            eprintln!(
+                "shoal submit: is there a `python` for logins on the head? `shoal exec {file} 'type python'` says"
+            );
+        }
     }
     Ok(ExitCode::from(around::stop(args.stop, &args.cluster, code)?))
 }

@@ -1,15 +1,14 @@
 //! Speaking with our program on a host, line by line, with a bound on every answer.
 
-use shoal_hosts::Process;
 use shoal_hosts::process::{End, Exit};
-use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use shoal_hosts::{Process, lines};
+use std::io::{PipeWriter, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// No answer of ours is longer; what is was not ours.
 const LONGEST_LINE: u64 = 1 << 20;
-/// Lines that may wait to be heard; a host that says more waits.
-const WAITING: usize = 256;
+const MOST_COMPLAINTS: u64 = 64 << 10;
 
 pub struct Talk {
     to: Option<PipeWriter>,
@@ -45,26 +44,9 @@ impl std::fmt::Display for Silence {
 
 impl Talk {
     pub fn with(process: Process) -> Talk {
-        let Process { to, from, mut errors, end } = process;
-        let (send, lines) = sync_channel(WAITING);
-        std::thread::spawn(move || {
-            let mut from = BufReader::new(from);
-            loop {
-                let mut line = Vec::new();
-                match from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() => return,
-                    Ok(_) => {}
-                }
-            }
-        });
-        let (send, complaints) = channel();
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = errors.by_ref().take(64 << 10).read_to_end(&mut bytes);
-            let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
-            let _ = std::io::copy(&mut errors, &mut std::io::sink());
-        });
+        let Process { to, from, errors, end } = process;
+        let lines = lines::lines(from, LONGEST_LINE, |line| Some(String::from_utf8_lossy(line).into_owned()));
+        let complaints = lines::complaints(errors, MOST_COMPLAINTS);
         Talk { to: Some(to), lines, complaints, end }
     }
 

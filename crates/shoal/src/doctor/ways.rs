@@ -120,11 +120,12 @@ fn address(doctor: &Doctor, patients: &[Patient], i: usize) -> Option<String> {
     if host.reach == Reach::Local {
         return patients.iter().find_map(|patient| patient.report.facts.as_ref()?.client.clone());
     }
-    if host.address.parse::<IpAddr>().is_ok() {
-        return Some(host.address.clone());
+    let called = host.among_hosts();
+    if called.parse::<IpAddr>().is_ok() {
+        return Some(called.into());
     }
     let facts = patients[i].report.facts.as_ref()?;
-    Some(facts.server.clone().unwrap_or_else(|| host.address.clone()))
+    Some(facts.server.clone().unwrap_or_else(|| called.into()))
 }
 
 type Trips = BTreeMap<(usize, usize), Result<u64, String>>;

@@ -2,7 +2,7 @@
 //! `~/.local/state/shoal/launched/`, for its owner alone, with no secret in it (SEC-2): so that `shoal logs ID` needs no fleet.
 
 use serde::{Deserialize, Serialize};
-use shoal_core::fleet::{Fleet, Host, Reach};
+use shoal_core::fleet::{Fleet, Host, HostKey, Reach};
 use shoal_daemon::records;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -42,6 +42,9 @@ pub struct Way {
     /// Not in older files; absent where there is none, so that older programs read what newer ones write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
+    /// The file with its host key, and its name there; of machines of a cloud. As with `proxy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_key: Option<(String, String)>,
 }
 
 impl Launched {
@@ -60,10 +63,12 @@ impl Launched {
                 key: way.key.clone(),
                 jump: way.jump.clone(),
                 proxy: way.proxy.clone(),
+                host_key: way.host_key.clone().map(|(file, name)| HostKey { file, name }),
             };
             Host {
                 name: way.name.clone(),
                 address: way.address.clone(),
+                internal: None,
                 reach: if way.local { Reach::Local } else { ssh() },
                 groups: Vec::new(),
                 slots: shoal_core::fleet::Slots::default(),
@@ -88,11 +93,13 @@ impl Launched {
 
 fn way(host: &Host) -> Way {
     let (name, address, local) = (host.name.clone(), host.address.clone(), host.reach == Reach::Local);
-    let (user, port, key, jump, proxy) = match &host.reach {
-        Reach::Local => (None, None, None, None, None),
-        Reach::Ssh { user, port, key, jump, proxy } => (user.clone(), *port, key.clone(), jump.clone(), proxy.clone()),
-    };
-    Way { name, address, local, user, port, key, jump, proxy }
+    let mut way =
+        Way { name, address, local, user: None, port: None, key: None, jump: None, proxy: None, host_key: None };
+    if let Reach::Ssh { user, port, key, jump, proxy, host_key } = host.reach.clone() {
+        (way.user, way.port, way.key, way.jump, way.proxy) = (user, port, key, jump, proxy);
+        way.host_key = host_key.map(|HostKey { file, name }| (file, name));
+    }
+    way
 }
 
 fn folder() -> PathBuf {

@@ -39,7 +39,9 @@ mod tests {
 
     fn text(error: NotBegun) -> String {
         match error {
-            NotBegun::Wrong(text) | NotBegun::Here(text) | NotBegun::CannotStart(text) => text,
+            NotBegun::Wrong(text) | NotBegun::Here(text) | NotBegun::CannotStart(text) | NotBegun::Stopped(text) => {
+                text
+            }
         }
     }
 

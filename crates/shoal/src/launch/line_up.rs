@@ -101,8 +101,9 @@ impl Run {
 
     /// What hosts are called by others, where the file only has a name: it may mean something to our ssh alone.
     fn addresses(&self, hellos: &BTreeMap<String, Hello>) -> BTreeMap<String, String> {
-        let named = self.common.fleet.hosts.iter().filter(|host| host.address.parse::<std::net::IpAddr>().is_err());
-        named.filter_map(|host| Some((host.address.clone(), hellos.get(&host.name)?.server.clone()?))).collect()
+        let hosts = self.common.fleet.hosts.iter().map(|host| (host.among_hosts(), host));
+        let named = hosts.filter(|(called, _)| called.parse::<std::net::IpAddr>().is_err());
+        named.filter_map(|(called, host)| Some((called.into(), hellos.get(&host.name)?.server.clone()?))).collect()
     }
 
     /// This machine's address as the other hosts see it: what they say the connection comes from, else what leads to them.

@@ -4,14 +4,13 @@ use super::clusters::Out;
 use super::laptop::Laptop;
 use super::snapshot::{self, Redactions};
 use shoal_testkit::HostsSpec;
+pub use shoal_testkit::cloud::AMI;
 use shoal_testkit::cloud::{Bridge, Cloud};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const REGION: &str = "us-west-2";
-/// An image that moto knows.
-pub const AMI: &str = "ami-03cf127a";
 
 pub struct Sky {
     /// Dropped before the cloud that it follows.

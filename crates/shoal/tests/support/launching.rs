@@ -119,6 +119,7 @@ pub struct Case<'l> {
 impl Case<'_> {
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(&path, text).expect("a file");
         path
     }

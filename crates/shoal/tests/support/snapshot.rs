@@ -56,7 +56,7 @@ impl Redactions {
 }
 
 /// `9`: a digit; `#`: any number of them; `x`: a hexadecimal digit; the rest as it is.
-const SHAPES: [(&str, &str); 9] = [
+const SHAPES: [(&str, &str); 10] = [
     ("999999-999999-xxxxxx", "[run]"),
     ("99999999_999999", "[time]"),
     ("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "[digest]"),
@@ -65,6 +65,7 @@ const SHAPES: [(&str, &str); 9] = [
     ("in #.# s", "in [time]"),
     ("in # s", "in [time]"),
     ("pid #", "pid [pid]"),
+    (".arriving.#", ".arriving.[pid]"),
     ("tcp://#.#.#.#:#", "tcp://[address]"),
 ];
 

@@ -22,6 +22,16 @@ pub struct Instance {
     pub external: Option<String>,
 }
 
+/// How long an instance may answer before it knows the key that opens it: its first start puts the key there, and sshd may be faster.
+pub const YOUNG_S: u64 = 300;
+
+impl Instance {
+    /// Whether a refused key may still mean "not yet". Clocks agree well enough: the cloud refuses calls of those whose clock is minutes off.
+    pub fn is_young(&self, now_s: u64) -> bool {
+        now_s < self.since.saturating_add(YOUNG_S)
+    }
+}
+
 /// Instances that end are as good as gone: they are not among these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -72,6 +72,16 @@ pub struct Item {
     pub fate: Fate,
 }
 
+impl std::fmt::Display for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.id {
+            Some(id) if *id == self.name => write!(f, "{} {id}", self.kind),
+            Some(id) => write!(f, "{} {id} ({})", self.kind, self.name),
+            None => write!(f, "{} {}, of which nobody heard whether it was made", self.kind, self.name),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     There,

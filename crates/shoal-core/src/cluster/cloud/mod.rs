@@ -4,6 +4,7 @@ pub mod difference;
 pub mod efs;
 pub mod launch;
 pub mod ledger;
+pub mod preview;
 pub mod prices;
 pub mod protocol;
 pub mod removal;

@@ -27,6 +27,11 @@ pub fn price(region: &str, instance_type: &str) -> Option<f64> {
     table().regions.get(region)?.get(instance_type).copied()
 }
 
+/// Of when the prices are.
+pub fn as_of() -> String {
+    table().as_of
+}
+
 fn table() -> Table {
     // A test reads it; a table that could not be read would only mean that no price is known.
     serde_json::from_str(TABLE).unwrap_or(Table { as_of: "never".into(), regions: BTreeMap::new() })

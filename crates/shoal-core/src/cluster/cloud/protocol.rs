@@ -4,12 +4,13 @@
 
 use super::difference::Instance;
 use super::efs::Shared;
+use super::preview::Preview;
 use super::removal::Scan;
 use crate::cluster::Cluster;
 use serde::{Deserialize, Serialize};
 
 /// Both programs come from one build; a mixture of two is found here (WIRE-1).
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -31,6 +32,8 @@ pub enum Ask {
     Nodes,
     /// Make what is missing; wait until all nodes run. `replace`: end nodes that were launched as something else.
     Ensure { replace: bool },
+    /// What would `ensure` make? Nothing is made.
+    Preview,
     /// End the nodes, remove what was made, look whether anything is left.
     End { how: Ending },
     /// Only look.
@@ -61,6 +64,10 @@ pub enum Event {
         nodes: Vec<Instance>,
         shared: Option<Shared>,
         key: Option<String>,
+    },
+    /// The last one of `preview`.
+    Preview {
+        preview: Preview,
     },
     /// The last one of `end` and `scan`: what is proved gone, and what the scan found.
     Ended {
@@ -122,15 +129,17 @@ mod tests {
     use super::super::want::tests::{aws, cluster};
     use super::*;
 
-    /// As the first version wrote them (WIRE-1).
+    /// As this version writes them (WIRE-1).
     const ASKS: &str = r#"{"ask":"nodes"}
 {"ask":"ensure","replace":false}
+{"ask":"preview"}
 {"ask":"end","how":{"keep_stopped":true,"workers_only":false,"keep_min_workers":false}}
 {"ask":"scan"}
 {"ask":"bake","name":"paper","reboot":true}
 "#;
     const EVENTS: &str = r#"{"event":"tell","text":"launching 3 x p3.2xlarge"}
 {"event":"nodes","nodes":[{"id":"i-1","role":"head","kind":"ray.head.default","state":"running","launch":"ab","zone":"us-west-2a","instance_type":"t3.micro","spot":false,"since":1,"internal":"10.0.0.4","external":null}],"shared":{"id":"fs-1","region":"us-west-2","mount":"~/efs","targets":{"us-west-2a":"10.0.0.9"}},"key":"/home/a/key"}
+{"event":"preview","preview":{"region":"us-west-2","launches":[{"role":"worker","kind":"gpu","count":2,"instance_type":"p3.2xlarge","spot":true,"image":"ami-1","zones":["us-west-2a"]}],"starts":["i-2"],"replaces":[],"spares":[],"objects":["a key pair"]}}
 {"event":"ended","gone":["instance i-1"],"scan":{"left":[],"kept":[{"object":{"kind":"image","id":"ami-1","name":"paper","state":"available","tags":{"shoal-baked":"paper"}},"why":"baked"}],"others":[]}}
 {"event":"baked","id":"ami-1","name":"paper"}
 {"event":"failed","cause":"in-the-way","text":"it is taken","hint":null}

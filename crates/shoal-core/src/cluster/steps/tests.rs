@@ -43,8 +43,9 @@ fn cluster() -> Cluster {
 }
 
 fn node(role: Role, name: &str, internal: &str) -> Node {
-    let reach = Reach::Ssh { user: None, port: None, key: None, jump: None, proxy: None };
-    let host = Host { name: name.into(), address: name.into(), reach, groups: Vec::new(), slots: Slots::default() };
+    let reach = Reach::Ssh { user: None, port: None, key: None, jump: None, proxy: None, host_key: None };
+    let (groups, slots) = (Vec::new(), Slots::default());
+    let host = Host { name: name.into(), address: name.into(), internal: None, reach, groups, slots };
     let kind = if role == Role::Head { "head" } else { "worker" };
     Node { role, kind: kind.into(), host, internal: internal.into() }
 }

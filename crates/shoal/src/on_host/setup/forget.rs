@@ -56,6 +56,8 @@ pub fn forget(
         Err(e) => left.push(format!("the cluster's key in ~/.ssh ({e})")),
     }
     match std::fs::remove_dir_all(&state.folder) {
+        // We made the folder ourselves where nothing was ever done.
+        Ok(()) if state.record.is_blank() => {}
         Ok(()) => removed.push("its record".into()),
         Err(e) => left.push(format!("{} ({e})", state.folder.display())),
     }
