@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SCRIPT = """#!{python}
-import json, os, sys
+import json, os, sys, time
 folder = {folder!r}
 asked = dict(argv=sys.argv[1:], cwd=os.getcwd(), stdin="" if sys.stdin is None else sys.stdin.read())
 if "sweep" in sys.argv and asked["stdin"]:
@@ -22,6 +22,7 @@ answer = queue[0]
 if len(queue) > 1:
     answers[sys.argv[1]] = queue[1:]
     json.dump(answers, open(os.path.join(folder, "answers.json"), "w"))
+time.sleep(answer.get("sleep", 0))
 sys.stdout.write(answer.get("out", ""))
 sys.stderr.write(answer.get("err", ""))
 sys.exit(answer.get("code", 0))

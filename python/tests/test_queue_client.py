@@ -281,26 +281,36 @@ def row(**counts):
 
 
 def test_waiting_until_it_is_done(project):
-    project.answer(ps=[row(waiting=4), row(running=2, finished=2), row(finished=4)])
+    project.answer(ps=row(finished=4), wait={"code": 0})
     status = Submission("proj").wait(timeout=60)
+    assert project.said("wait") == [["wait", "proj", "--json"]]
     assert status and status.finished == 4 and str(status) == "proj: 4 finished, 0 running, 0 waiting"
 
 
 def test_waiting_has_an_end(project):
-    project.answer(ps=row(waiting=4))
+    project.answer(ps=row(waiting=4), wait={"sleep": 60, "code": 0})
     with pytest.raises(TimeoutError, match="4 waiting"):
-        Submission("proj").wait(timeout=0.2)
+        Submission("proj").wait(timeout=0.5)
+
+
+def test_a_queue_that_is_gone_ends_waiting(project):
+    for code, told in [(3, "shoal wait: nobody there"), (2, "shoal wait: no sweep"), (1, "shoal wait: refused")]:
+        project.answer(ps=row(waiting=4), wait={"code": code, "err": told})
+        with pytest.raises(QueueError, match=told):
+            Submission("proj").wait()
 
 
 def test_failures_are_named(project):
     run = {"run": {"sweep": "proj", "cell": 1, "rep": 0}, "state": "failed", "ending": {"exited": 3}}
     failed = {**row(finished=3, failed=1), "runs": [run]}
-    project.answer(ps=failed)
+    project.answer(ps=failed, wait={"code": 1})
     with pytest.raises(RunsFailedError, match=r"proj:1\.0 failed: exit code 3"):
         Submission("proj").wait()
     assert not Submission("proj").wait(check=False)
     # Waiting for what will never start is no use.
-    project.answer(ps={**row(waiting=9, failed=5, stuck="5 runs failed and none succeeded"), "runs": [run]})
+    project.answer(
+        ps={**row(waiting=9, failed=5, stuck="5 runs failed and none succeeded"), "runs": [run]}, wait={"code": 1}
+    )
     with pytest.raises(RunsFailedError, match="none succeeded"):
         Submission("proj").wait()
 
@@ -333,10 +343,10 @@ def test_only_what_is_named_gets_more_reps(project):
     # It is complete when what was named is.
     finished = [{**run, "state": "finished"} for run in after if run["run"]["cell"]]
     stopped = [{**run, "state": "stopped"} for run in after if not run["run"]["cell"]]
-    project.answer(ps={**row(finished=7, stopped=2), "runs": finished + stopped})
+    project.answer(ps={**row(finished=7, stopped=2), "runs": finished + stopped}, wait={"code": 1})
     done.wait()
     finished[0]["state"] = "failed"
-    project.answer(ps={**row(finished=6, stopped=3), "runs": finished + stopped})
+    project.answer(ps={**row(finished=6, stopped=3), "runs": finished + stopped}, wait={"code": 1})
     with pytest.raises(RunsFailedError, match=r"proj:1\.0 failed"):
         done.wait()
 
@@ -355,11 +365,6 @@ def test_the_usual_submit_asks_for_no_list(project):
     project.answer(ps=before, sweep=SUBMITTED)
     project.client().submit([], [{"lr": 0.1}, {"lr": 0.2}], reps=3)
     assert project.said("ps") == [["ps", "--all", "--json"]]
-
-
-def test_waiting_bears_a_queue_that_is_away(project):
-    project.answer(ps=[row(waiting=1), {"code": 3, "err": "nobody there"}, row(finished=4)])
-    assert Submission("proj").wait(timeout=60).finished == 4
 
 
 def test_an_unknown_sweep(project):

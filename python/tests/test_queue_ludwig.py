@@ -426,11 +426,59 @@ def test_local_means_this_host_and_waiting(queue):
         hosts={"hosts": [{"name": "x"}, {"name": socket.gethostname()}]},
         ps={"sweeps": [done], "runs": []},
         sweep=SUBMITTED,
+        wait={"code": 0},
     )
     assert "4 finished" in queue.ludwig("-l")
     assert queue.sweeps()[0]["resources"]["on"] == [socket.gethostname()]
     queue.answer(hosts={"hosts": [{"name": "x"}]})
     assert "is no host of the queue" in queue.ludwig("-l", code=3)
+
+
+def test_local_where_no_queue_is_yet(queue):
+    done = {
+        "name": "MyProject",
+        "cells": 4,
+        "reps": 1,
+        "waiting": 0,
+        "running": 0,
+        "finished": 4,
+        "failed": 0,
+        "stopped": 0,
+    }
+    queue.answer(
+        hosts={"code": 3, "err": "no queue"},
+        ps=[NOBODY, {"sweeps": [done], "runs": []}],
+        sweep=SUBMITTED,
+        wait={"code": 0},
+    )
+    queue.ludwig("-l")
+    assert "resources" not in queue.sweeps()[0]
+
+
+NOBODY = {"sweeps": [], "runs": []}
+
+
+def test_clearing_forgets_what_was_done(queue):
+    run = queue.share / "MyProject/runs/param_000/2020-01-01-00:00:00_num0"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    known = {
+        "name": "MyProject",
+        "cells": 4,
+        "reps": 1,
+        "waiting": 0,
+        "running": 0,
+        "finished": 1,
+        "failed": 0,
+        "stopped": 0,
+    }
+    answers = dict(sweep=SUBMITTED, stop={"out": ""}, wait={"code": 1}, forget={"forgotten": ["MyProject"]})
+    queue.answer(ps=[{"sweeps": [known], "runs": []}, NOBODY], **answers)
+    assert "nothing was deleted" in queue.ludwig("-x", stdin="\n", code=2)
+    assert run.exists() and not queue.said("forget")
+    queue.ludwig("-x", stdin="yes\n")
+    assert queue.said("forget") == [["forget", "MyProject", "--json"]] and queue.said("stop") == [["stop", "MyProject"]]
+    assert not run.exists() and len(queue.sweeps()) == 1
 
 
 def test_errors_of_the_queue_have_codes(queue):
@@ -455,5 +503,5 @@ def test_errors_of_the_queue_have_codes(queue):
             "differs": [["layers", [4]], ["lr", 1e-05]],
         }
     ]
-    queue.answer(sweep=SUBMITTED, ps={"sweeps": [failed], "runs": runs}, retry={"runs": 1})
+    queue.answer(sweep=SUBMITTED, ps={"sweeps": [failed], "runs": runs}, retry={"runs": 1}, wait={"code": 1})
     assert "1 failed" in queue.ludwig("--wait", code=1)

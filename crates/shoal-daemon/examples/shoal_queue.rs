@@ -3,6 +3,7 @@
 
 use shoal_daemon::queue::places::Store;
 use shoal_daemon::queue::serve::{self, NoReach, Options, this_machine};
+use shoal_daemon::queue::{agent, keeper};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,10 +15,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve", rest @ ..] => serve(rest),
-        ["host", "agent", ..] => match std::env::var_os("FAKE_AGENT") {
+        ["host", "agent", "--store", store] => match std::env::var_os("FAKE_AGENT") {
             Some(socket) => play(Path::new(&socket)),
-            None => ExitCode::from(2),
+            None => agent::main(agent::Args::new(store)),
         },
+        ["host", "queue-keeper", "--store", store] => keeper::main(store),
         _ => ExitCode::from(2),
     }
 }

@@ -42,6 +42,8 @@ fn shoal() -> ExitCode {
         args::shoal::Verb::Results(args) => conclude("shoal results", commands::results::run(&args)),
         args::shoal::Verb::Why(args) => conclude("shoal why", commands::why::run(&args)),
         args::shoal::Verb::Retry(args) => conclude("shoal retry", commands::retry::run(&args)),
+        args::shoal::Verb::Wait(args) => conclude("shoal wait", commands::wait::run(&args)),
+        args::shoal::Verb::Forget(args) => conclude("shoal forget", commands::forget::run(&args)),
         args::shoal::Verb::Pause(args) => conclude("shoal pause", commands::pause::run(&args)),
         args::shoal::Verb::Resume(args) => conclude("shoal resume", commands::resume::run(&args)),
         args::shoal::Verb::Hosts(args) => conclude("shoal hosts", commands::hosts::run(&args)),

@@ -15,4 +15,4 @@ if __name__ == "__main__":
         reps=2,
     )
     submission.wait()
-    print(submission.results())
+    print(submission.results()[["order", "smoothing", "bits", "host", "run"]])

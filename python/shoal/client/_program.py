@@ -56,6 +56,22 @@ def run(args: Sequence[str], text: Optional[str] = None, cwd: Optional[Path] = N
     return done.stdout
 
 
+def follow(args: Sequence[str], timeout: Optional[float]) -> bool:
+    """Runs `shoal ARGS` for as long as it takes, at most ``timeout`` seconds: whether it has ended, well (0) or not (1)."""
+    argv = [find(), *args, "--json"]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    try:
+        done = subprocess.run(argv, timeout=timeout, encoding="utf-8", errors="replace", **quiet)
+    except subprocess.TimeoutExpired:
+        return False
+    except OSError as error:
+        raise QueueError(f"{argv[0]} did not start: {error.strerror}") from error
+    said = done.stderr.strip()
+    if done.returncode not in (0, 1) or (done.returncode == 1 and said.startswith("shoal ")):
+        raise QueueError(said or f"it ended with code {done.returncode}", {"command": argv, "code": done.returncode})
+    return True
+
+
 def ask(args: Sequence[str], text: Optional[str] = None, cwd: Optional[Path] = None) -> Any:
     """The same, for answers in JSON."""
     said = run([*args, "--json"], text, cwd)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from ..errors import QueueError, RunsFailedError
 from . import _program, _top_up
 from ._top_up import run_id
-
-#: Between two looks at the queue, at most.
-LONGEST_PAUSE = 2.0
-#: So long the queue may be away while somebody waits.
-AWAY = 120.0
 
 
 @dataclass(frozen=True)
@@ -28,17 +22,12 @@ class Status:
     finished: int
     failed: int
     stopped: int
-    #: Why nothing starts any more, if so.
+    #: Why nothing starts, if so.
     stuck: Optional[str] = None
     paused: bool = False
 
-    @property
-    def done(self) -> bool:
-        """Nothing runs, and nothing will by itself."""
-        return self.running == 0 and (self.waiting == 0 or self.stuck is not None)
-
     def __bool__(self) -> bool:
-        return self.done and not (self.waiting or self.failed or self.stopped)
+        return not (self.waiting or self.running or self.failed or self.stopped)
 
     def __str__(self) -> str:
         counts = {"finished": self.finished, "running": self.running, "waiting": self.waiting}
@@ -72,30 +61,14 @@ class Submission:
 
         If runs failed or were stopped, that is a ``RunsFailedError`` that names them, unless ``check`` is false.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        pause = 0.05
-        while not (status := self._patiently()).done:
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
-                raise TimeoutError(f"not done after {timeout:g} s: {status}")
-            time.sleep(pause if left is None else min(pause, left))
-            pause = min(LONGEST_PAUSE, pause * 1.5)
+        if not _program.follow(["wait", self.name], timeout):
+            raise TimeoutError(f"not done after {timeout:g} s: {self.status()}")
+        status = self.status()
         if check and not status:
             missing = self._missing()
             if missing:
                 raise RunsFailedError(_what_failed(status, missing), {"status": status.__dict__})
         return status
-
-    def _patiently(self) -> Status:
-        """The status, from a queue that may be away for a while: what runs goes on without it."""
-        end = time.monotonic() + AWAY
-        while True:
-            try:
-                return self.status()
-            except QueueError as error:
-                if error.details.get("code") not in (3, 255) or time.monotonic() >= end:
-                    raise
-            time.sleep(1)
 
     def _missing(self) -> list[dict[str, Any]]:
         """What was submitted and has not finished; of a sweep that somebody else submitted, whatever has not."""

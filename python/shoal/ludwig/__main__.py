@@ -18,6 +18,9 @@ from ..client._submission import Submission, find_status
 from ..errors import QueueError, RunsFailedError
 from . import _args, isolated, job, requests
 
+#: How long runs may take to end that were asked to.
+ENDING = 600.0
+
 
 def main(argv: Optional[list[str]] = None) -> int:
     told = _args.read(argv, __version__)
@@ -92,7 +95,7 @@ def _queued(told: Namespace, root: Path, src: str, configs: list[dict[str, Any]]
         return 0
     project_path = share / root.name
     words = ["-u", "_shoal_job.py", "--src", src, "--project-path", str(project_path)]
-    on = [here()] if told.local else [name for name in (told.worker, told.group) if name]
+    on = here() if told.local else [name for name in (told.worker, told.group) if name]
     settings = {"cpus": told.cpus, "gpus": told.gpus, "memory": told.memory, "time_limit": told.time_limit}
     plainly = [{name: plain(name, value) for name, value in config.items()} for config in configs]
     # The debug configuration is run each time it is asked for.
@@ -121,13 +124,18 @@ def _queued(told: Namespace, root: Path, src: str, configs: list[dict[str, Any]]
     return 0
 
 
-def here() -> str:
-    """What the queue calls this machine."""
-    names = [host["name"] for host in _program.ask(["hosts"])["hosts"]]
+def here() -> list[str]:
+    """What the queue calls this machine. Nothing if there is no queue yet: the one that a submit starts has no other host."""
+    try:
+        names = [host["name"] for host in _program.ask(["hosts"])["hosts"]]
+    except QueueError as error:
+        if error.details.get("code") == 3:
+            return []
+        raise
     mine = socket.gethostname()
-    for name in (mine, mine.split(".")[0], "here", "localhost"):
+    for name in (mine, mine.split(".")[0], "localhost"):
         if name in names:
-            return name
+            return [name]
     raise QueueError(
         f"this machine, {mine}, is no host of the queue (its hosts: {', '.join(names) or 'none'}); "
         "add it to the fleet file of the queue, or use -i"
@@ -155,7 +163,13 @@ def _clear(project: Path, yes: bool, sweep: Optional[str] = None) -> bool:
 
 
 def _forget(sweep: str) -> None:
-    raise NotImplementedError(sweep)
+    """What has finished counts no more."""
+    if find_status(sweep) is None:
+        return
+    Submission(sweep).stop()
+    if not _program.follow(["wait", sweep], ENDING):
+        raise QueueError(f"runs of {sweep} have not ended for {ENDING:.0f} s; see `shoal ps {sweep}`")
+    _program.ask(["forget", sweep])
 
 
 if __name__ == "__main__":

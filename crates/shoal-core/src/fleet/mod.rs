@@ -165,7 +165,8 @@ pub fn read_filled(file: &str, text: &str, values: &BTreeMap<String, String>) ->
     read_as(detect::form(file, text), file, text, values)
 }
 
-fn read_as(form: Form, file: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Reading, Diagnostics> {
+/// Where the form is known beforehand.
+pub fn read_as(form: Form, file: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Reading, Diagnostics> {
     // Editors on Windows put a byte order mark there; it would count as a column.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::new(file, text);

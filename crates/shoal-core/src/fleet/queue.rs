@@ -8,7 +8,7 @@
 //!     desk: {owner: alice, idle: 15m, grace: 60s}
 //! ```
 
-use super::{Fleet, Host, Reach, convert, size};
+use super::{Fleet, Host, Reach, size};
 use crate::diagnostic::Diagnostics;
 use crate::document::node::{Node, Value};
 use crate::document::reader::{Fields, Reader};
@@ -46,10 +46,20 @@ pub struct Section {
 }
 
 /// The policies of a fleet's hosts, but for those that others are only reached through. `file` and `text` are what the fleet was read from; files of
-/// other forms have no such section.
-pub fn policies(file: &str, text: &str, fleet: &Fleet) -> Result<Vec<HostPolicy>, Diagnostics> {
+/// other forms have no such section. `write` makes text of the part of a fleet by which a host is reached.
+pub fn policies(
+    file: &str,
+    text: &str,
+    fleet: &Fleet,
+    write: impl Fn(&Fleet) -> String,
+) -> Result<Vec<HostPolicy>, Diagnostics> {
     let section = section(file, text, fleet)?;
-    Ok(fleet.hosts.iter().filter(|host| host.slots.ranks > 0).map(|host| policy(&section, fleet, file, host)).collect())
+    let reached = |host: &Host| match way(fleet, host) {
+        Some(part) => Reached::Ssh { fleet: write(&part), base: file.into() },
+        None => Reached::Here,
+    };
+    let hosts = fleet.hosts.iter().filter(|host| host.slots.ranks > 0);
+    Ok(hosts.map(|host| HostPolicy { reach: Some(reached(host)), ..policy(&section, host) }).collect())
 }
 
 fn section(file: &str, text: &str, fleet: &Fleet) -> Result<Section, Diagnostics> {
@@ -123,7 +133,7 @@ fn duration(reader: &mut Reader, fields: Fields, field: &str) -> Option<u64> {
     seconds
 }
 
-fn policy(section: &Section, fleet: &Fleet, file: &str, host: &Host) -> HostPolicy {
+fn policy(section: &Section, host: &Host) -> HostPolicy {
     let means = |name: &String| *name == host.name || host.groups.contains(name);
     let said = section.hosts.iter().filter(|(name, _)| means(name)).fold(Said::default(), |all, (_, one)| Said {
         slots: one.slots.or(all.slots),
@@ -148,12 +158,12 @@ fn policy(section: &Section, fleet: &Fleet, file: &str, host: &Host) -> HostPoli
         memory_bytes: said.memory_bytes.or(host.slots.memory_bytes),
         owner,
         lost_after_seconds: lost_after,
-        reach: Some(reached(fleet, file, host)),
+        reach: None,
     }
 }
 
-/// As little of the file as is needed to get there: the host, and those in between.
-fn reached(fleet: &Fleet, file: &str, host: &Host) -> Reached {
+/// As little of the fleet as is needed to get there: the host, and those in between. Nothing for this machine.
+fn way(fleet: &Fleet, host: &Host) -> Option<Fleet> {
     let mut way = vec![host.clone()];
     while let Some(Reach::Ssh { jump: Some(jump), .. }) = way.last().map(|host| &host.reach) {
         match fleet.host(jump).filter(|next| way.iter().all(|known| known.name != next.name)) {
@@ -161,20 +171,17 @@ fn reached(fleet: &Fleet, file: &str, host: &Host) -> Reached {
             None => break,
         }
     }
-    if host.reach == Reach::Local {
-        return Reached::Here;
-    }
-    let part = Fleet { name: fleet.name.clone(), hosts: way, ..Fleet::local() };
-    Reached::Ssh { fleet: convert::to_native_yaml(&part), base: file.into() }
+    (host.reach != Reach::Local).then(|| Fleet { name: fleet.name.clone(), hosts: way, ..Fleet::local() })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::convert;
     use super::*;
 
     fn read_all(text: &str) -> Result<Vec<HostPolicy>, String> {
         let reading = super::super::read("lab.yaml", text).map_err(|e| e.to_string())?;
-        policies("lab.yaml", text, &reading.fleet).map_err(|e| e.to_string())
+        policies("lab.yaml", text, &reading.fleet, convert::to_native_yaml).map_err(|e| e.to_string())
     }
 
     const LAB: &str = "

@@ -35,6 +35,8 @@ pub enum Request {
         now: bool,
     },
     Retry { target: Target },
+    /// A sweep of which nothing lives, whatever waits: its name is free again, and results stay where they are. Answered by `Done`.
+    Forget { sweep: String },
     Pause { what: Pausable },
     Resume { what: Pausable },
     Drain { host: String },

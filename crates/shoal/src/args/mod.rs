@@ -7,6 +7,7 @@ pub mod down;
 pub mod drain;
 pub mod exec;
 pub mod fleet;
+pub mod forget;
 pub mod get_head_ip;
 pub mod get_worker_ips;
 pub mod host;
@@ -35,6 +36,7 @@ pub mod submit;
 pub mod sweep;
 pub mod token;
 pub mod up;
+pub mod wait;
 pub mod why;
 
 /// Shown at the end of every program's help.

@@ -34,6 +34,8 @@ pub enum Verb {
     Results(super::results::Args),
     Why(super::why::Args),
     Retry(super::retry::Args),
+    Wait(super::wait::Args),
+    Forget(super::forget::Args),
     Pause(super::pause::Args),
     Resume(super::resume::Args),
     Hosts(super::hosts::Args),

@@ -30,6 +30,14 @@ pub enum NotBegun {
     Stopped(String),
 }
 
+impl NotBegun {
+    /// In words.
+    pub fn why(self) -> String {
+        let (NotBegun::Wrong(why) | NotBegun::Here(why) | NotBegun::CannotStart(why) | NotBegun::Stopped(why)) = self;
+        why
+    }
+}
+
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let mut fleet = match &args.fleet {
         Some(file) => {

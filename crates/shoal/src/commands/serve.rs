@@ -5,9 +5,9 @@ use super::run::NotBegun;
 use crate::args::serve::Args;
 use crate::exit::Exit;
 use crate::queue::connect::{self, Queue};
-use crate::queue::reach::Ssh;
+use crate::queue::reach::{Ssh, write_way};
 use crate::queue::unit;
-use shoal_core::fleet::{Reach, queue};
+use shoal_core::fleet::queue;
 use shoal_core::queue::host::HostPolicy;
 use shoal_core::queue::request::Request;
 use shoal_daemon::queue::places::Store;
@@ -58,13 +58,8 @@ fn stop(args: &Args, store: &Store) -> Result<ExitCode, NotBegun> {
 
 fn policies(file: &Path) -> Result<Vec<HostPolicy>, NotBegun> {
     let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
-    let through = |host: &&shoal_core::fleet::Host| matches!(&host.reach, Reach::Ssh { proxy: Some(_), .. });
-    if let Some(host) = fleet.hosts.iter().find(through) {
-        let hint = "put the ProxyCommand into ~/.ssh/config of whoever runs the daemon, and leave it out of the file";
-        return Err(NotBegun::Wrong(format!("{} is reached by a command of the file's own\n  hint: {hint}", host.name)));
-    }
     let text = fleet_file::text_of(file).map_err(NotBegun::Wrong)?;
-    let found = queue::policies(&file.display().to_string(), &text, &fleet);
+    let found = queue::policies(&file.display().to_string(), &text, &fleet, write_way);
     let policies = found.map_err(|errors| NotBegun::Wrong(errors.to_string()))?;
     if policies.is_empty() {
         return Err(NotBegun::Wrong(format!("{} has no host with slots", file.display())));

@@ -24,9 +24,7 @@ pub fn is_meant(args: &Args) -> bool {
 
 /// The sweeps, if there is a queue; what is wrong with it, if it does not answer. A queue that sleeps is woken for --all only.
 pub fn sweeps(args: &Args) -> Result<Vec<SweepRow>, String> {
-    let said = |why: NotBegun| match why {
-        NotBegun::Wrong(why) | NotBegun::Here(why) | NotBegun::CannotStart(why) => why,
-    };
+    let said = NotBegun::why;
     let found = match args.all && has_journal() {
         true => Some(Queue::open(Start::IfStore).map_err(said)?),
         false => Queue::found().map_err(said)?,

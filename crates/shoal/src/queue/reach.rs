@@ -4,7 +4,8 @@ use crate::commands::run::{NotBegun, parcel_for};
 use crate::launch::program;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
-use shoal_core::fleet::{self, detect::Form};
+use crate::later::launched::Launched;
+use shoal_core::fleet::Fleet;
 use shoal_core::queue::host::{HostPolicy, Reached};
 use shoal_daemon::queue::serve::{LineStream, Reacher};
 use shoal_hosts::process::End;
@@ -29,9 +30,7 @@ impl Ssh {
         if let Some(parcel) = self.parcel.get() {
             return Ok(parcel);
         }
-        let made = parcel_for(true).map_err(|why| match why {
-            NotBegun::Wrong(why) | NotBegun::Here(why) | NotBegun::CannotStart(why) => why,
-        })?;
+        let made = parcel_for(true).map_err(NotBegun::why)?;
         Ok(self.parcel.get_or_init(|| made))
     }
 }
@@ -47,8 +46,7 @@ impl Reacher for Ssh {
         let Some(Reached::Ssh { fleet: text, base }) = &policy.reach else {
             return Err(format!("{} is not reached over ssh", policy.name));
         };
-        let read = fleet::read_as(Form::Native, base, text);
-        let fleet = read.map_err(|e| format!("how {} is reached cannot be read: {e}", policy.name))?.fleet;
+        let fleet = read_way(text).map_err(|e| format!("how {} is reached cannot be read: {e}", policy.name))?;
         let host = fleet.host(&policy.name).ok_or_else(|| format!("{base} does not say how {} is reached", policy.name))?;
         let words = format!("host agent --store {store}");
         let started = program::start(&fleet, &self.settings, self.parcel()?, host, &words);
@@ -58,6 +56,16 @@ impl Reacher for Ssh {
         })?;
         line(process).map_err(|e| format!("no line to {}: {e}", policy.name))
     }
+}
+
+/// The way to a host as the journal keeps it: lossless, and with a version (WIRE-1).
+pub fn write_way(part: &Fleet) -> String {
+    let hosts: Vec<String> = part.hosts.iter().take(1).map(|host| host.name.clone()).collect();
+    serde_json::to_string(&Launched::new("queue", None, part, &hosts)).unwrap_or_default()
+}
+
+fn read_way(text: &str) -> serde_json::Result<Fleet> {
+    serde_json::from_str::<Launched>(text).map(|launched| launched.fleet())
 }
 
 /// A process's pipes, such that both can be cut while somebody waits at them.
@@ -173,6 +181,16 @@ mod tests {
         cut();
         cut();
         assert_eq!(reader.join().expect("a reader"), 0);
+    }
+
+    #[test]
+    fn the_way_to_a_host_reads_back_as_it_was_written() {
+        let text = "hosts:\n  - {name: gate, user: me, port: 2222}\n  - {name: in, address: 10.0.0.2, key: /k, jump: gate}\n";
+        let fleet = shoal_core::fleet::read("lab.yaml", text).expect("a fleet").fleet;
+        let again = read_way(&write_way(&fleet)).expect("a fleet");
+        for (a, b) in fleet.hosts.iter().zip(&again.hosts) {
+            assert_eq!((&a.name, &a.address, &a.reach), (&b.name, &b.address, &b.reach));
+        }
     }
 
     #[test]

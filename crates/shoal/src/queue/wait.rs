@@ -94,7 +94,7 @@ fn follow(sweep: &str) -> Receiver<News> {
         };
         let last = match listen() {
             Ok(()) => News::Over,
-            Err(NotBegun::Wrong(why) | NotBegun::Here(why) | NotBegun::CannotStart(why)) => News::Broken(why),
+            Err(not_begun) => News::Broken(not_begun.why()),
         };
         drop(send.send(last));
     });

@@ -1,9 +1,10 @@
 //! Which host fails what works elsewhere?
 //!
-//! A host is kept from a sweep when its failures there, in a row, are too many to be chance: if a run of the sweep fails
-//! elsewhere with probability p, then p to the power of their number is less than one in ten thousand. So five will do
-//! where all is well elsewhere, and more are needed where failing is common. One on which nothing of the sweep has ever
-//! succeeded is kept from it after as many failures as would stop the sweep, until others have been tried as often.
+//! A host is kept from a sweep when its failures there, in a row, are too many to be chance: if, since the first of them,
+//! a run of the sweep fails elsewhere with probability p, then p to the power of their number is less than one in ten
+//! thousand. So five will do where all is well elsewhere, and more are needed where failing is common; and where part of a
+//! grid fails, it fails everywhere at the same time. A host on which nothing of the sweep has ever succeeded is kept from it
+//! after as many failures as would stop the sweep, until others have been tried as often.
 //!
 //! It is drained when its failures are no chance and nothing else has succeeded on it meanwhile; or when the programs of
 //! three sweeps in a row could not be started there, none of which failed so on another host.
@@ -17,18 +18,12 @@ const LEAST_IN_A_ROW: u32 = 5;
 const CHANCE: f64 = 1e-4;
 const NOT_STARTED: usize = 3;
 
-/// How a sweep fares on all other hosts: what finished, what failed.
-fn elsewhere(state: &SweepState, host: u32) -> (u32, u32) {
-    let others = state.tallies.iter().filter(|(other, _)| **other != host);
-    others.fold((0u32, 0u32), |(finished, failed), (_, tally)| {
-        (finished.saturating_add(tally.finished), failed.saturating_add(tally.failed))
-    })
-}
-
 /// Whether the host fails this sweep while others do not.
 fn fails_alone(state: &SweepState, host: u32) -> bool {
     let Some(here) = state.tallies.get(&host).filter(|tally| tally.in_a_row >= LEAST_IN_A_ROW) else { return false };
-    let (finished, failed) = elsewhere(state, host);
+    let (all, before) = (state.outcomes, here.since);
+    let finished = all.finished.saturating_sub(before.finished);
+    let failed = all.failed.saturating_sub(before.failed).saturating_sub(here.in_a_row);
     let p = (f64::from(failed) + 1.0) / (f64::from(finished) + f64::from(failed) + 2.0);
     // Multiplied, so that it is the same everywhere; beyond a few dozen it is nothing anyway.
     finished > 0 && (0..here.in_a_row.min(64)).fold(1.0, |chance, _| chance * p) < CHANCE
@@ -40,8 +35,10 @@ pub(in crate::queue) fn is_kept_from(state: &SweepState, host: u32) -> bool {
     let limit = state.sweep.rules.stop_after_failures;
     let never = limit > 0 && here.finished == 0 && here.in_a_row >= limit;
     let undecided = || {
-        let (finished, failed) = elsewhere(state, host);
-        finished.saturating_add(failed) < limit.max(LEAST_IN_A_ROW)
+        let others = state.tallies.iter().filter(|(other, _)| **other != host);
+        let ended =
+            others.fold(0u32, |sum, (_, tally)| sum.saturating_add(tally.finished).saturating_add(tally.failed));
+        ended < limit.max(LEAST_IN_A_ROW)
     };
     (never && undecided()) || fails_alone(state, host)
 }

@@ -45,10 +45,13 @@ pub fn start(
         true => vec![param2val(), ("params.json".into(), text::params_json(&config))],
         false => Vec::new(),
     };
+    let result = result(attempt, rank, now);
+    let mut env = env::env(&person, seats, rank, seat);
+    env.push(("SHOAL_RESULT".into(), result.clone()));
     Ok(Start {
         attempt: attempt.clone(),
         argv: words::argv(&person)?,
-        env: env::env(&person, seats, rank, seat),
+        env,
         setup: command.setup.clone(),
         virtualenv: command.virtualenv.clone(),
         requirements: command.requirements.clone(),
@@ -63,17 +66,20 @@ pub fn start(
         memory_bytes: sweep.wants.memory_bytes,
         time_limit_seconds: sweep.rules.time_limit_seconds,
         grace_seconds: sweep.rules.grace_seconds,
-        publish: publish(sweep, attempt, rank, local, results_root, now),
+        publish: publish(sweep, result, local, results_root),
     })
 }
 
 /// LudwigCluster's layout: `runs/param_NNN/<time>_num<rep>`. What further ranks of a gang leave lies in `ranks/`, where nobody counts
 /// it as another copy.
-fn publish(sweep: &Sweep, attempt: &Attempt, rank: u32, local: bool, results_root: &str, now: Moment) -> Publish {
+fn result(attempt: &Attempt, rank: u32, now: Moment) -> String {
     let run = &attempt.run;
     let (kind, suffix) = if rank == 0 { ("runs", String::new()) } else { ("ranks", format!("_rank{rank}")) };
     let stamp = time::ludwig(now);
-    let name = format!("{}/{kind}/param_{:03}/{stamp}_num{}{suffix}", sweep.name, run.cell, run.rep);
+    format!("{}/{kind}/param_{:03}/{stamp}_num{}{suffix}", run.sweep, run.cell, run.rep)
+}
+
+fn publish(sweep: &Sweep, name: String, local: bool, results_root: &str) -> Publish {
     let root = sweep.rules.results.as_deref().or(local.then_some(results_root));
     match root {
         Some(root) => Publish::Folder(format!("{}/{name}", root.trim_end_matches('/'))),

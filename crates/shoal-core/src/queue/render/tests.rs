@@ -82,6 +82,7 @@ fn variables_say_who_it_is() {
         ("SHOAL_REP", Some("3")),
         ("SHOAL_ATTEMPT", Some("1")),
         ("SHOAL_SEED", Some("13")),
+        ("SHOAL_RESULT", Some("mlp/runs/param_000/1970-01-01-00:00:00_num3")),
         ("SHOAL_PARAM_lr", Some("0.1")),
         ("SHOAL_PARAM_model_width", Some("64")),
         ("SHOAL_PARAM_n", None),

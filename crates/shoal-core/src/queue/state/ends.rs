@@ -61,12 +61,17 @@ impl Queue {
         let (Some(state), Some(machine)) = (self.sweeps.get_mut(&sweep), self.hosts.get_mut(&host)) else { return };
         let tally = state.tallies.entry(host).or_default();
         if ending.success() {
+            state.outcomes.finished += 1;
             tally.finished += 1;
             tally.in_a_row = 0;
             tally.not_started = false;
             machine.in_a_row = 0;
             machine.not_started.clear();
         } else if ending.is_of_the_program() {
+            if tally.in_a_row == 0 {
+                tally.since = state.outcomes;
+            }
+            state.outcomes.failed += 1;
             tally.failed += 1;
             tally.in_a_row += 1;
             machine.in_a_row += 1;

@@ -26,6 +26,7 @@ pub(in crate::queue) struct SweepState {
     /// Different runs that failed since it was submitted, topped up or retried.
     pub tainted: u32,
     pub measured: Measured,
+    pub outcomes: Outcomes,
     /// How it fares on each host.
     pub tallies: BTreeMap<u32, Tally>,
     /// Runs that hold a seat.
@@ -64,8 +65,17 @@ pub(in crate::queue) struct Tally {
     pub failed: u32,
     /// Failures since the last success.
     pub in_a_row: u32,
+    /// What had ended of the sweep, everywhere, when they began.
+    pub since: Outcomes,
     /// The program could not even be started.
     pub not_started: bool,
+}
+
+/// Processes that ended by themselves, well and badly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::queue) struct Outcomes {
+    pub finished: u32,
+    pub failed: u32,
 }
 
 impl SweepState {
@@ -80,6 +90,7 @@ impl SweepState {
             hold: None,
             tainted: 0,
             measured: Measured::default(),
+            outcomes: Outcomes::default(),
             tallies: BTreeMap::new(),
             heads: BTreeSet::new(),
             chained: 0,

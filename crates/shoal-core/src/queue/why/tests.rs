@@ -1,1 +1,143 @@
+use super::*;
+use crate::queue::event::{Event, Pausable};
+use crate::queue::sweep::Sweep;
+use crate::queue::testing::{BAD, Bench, OK, desk, facts, policy, sweep};
+use crate::queue::work::Ending;
 
+fn ask(bench: &Bench, target: &str) -> WhyRow {
+    why(&bench.queue, &target.parse().unwrap(), bench.now).swap_remove(0)
+}
+
+fn wanting(name: &str, change: impl FnOnce(&mut Sweep)) -> Sweep {
+    let mut it = sweep(name, "ann", 4, 1);
+    change(&mut it);
+    it
+}
+
+/// What a sweep of four is told on these hosts.
+fn told(bench: &mut Bench, change: impl FnOnce(&mut Sweep)) -> (String, String) {
+    bench.submit(wanting("s", change));
+    bench.go();
+    let row = ask(bench, "s");
+    (row.code, row.reason)
+}
+
+#[test]
+fn every_cause_has_its_word() {
+    let (code, _) = told(&mut Bench::new(), |_| {});
+    assert_eq!(code, "no_hosts");
+    let (code, text) = told(&mut Bench::with(&[("a", 1)]), |it| it.wants.on = vec!["gpu".into()]);
+    assert_eq!((code.as_str(), text.contains("gpu")), ("no_hosts", true));
+    type Case = (&'static str, fn(&mut Sweep));
+    let too_large: [Case; 5] = [
+        ("3 CPUs, the most is 2", |it| it.wants.cpus_milli = 3000),
+        ("100.0 GiB of memory, the most is 64.0 GiB", |it| it.wants.memory_bytes = Some(100 << 30)),
+        ("1.5 GPUs, the most is 1", |it| it.wants.gpus_milli = 1500),
+        ("20.0 GiB of GPU memory", |it| (it.wants.gpus_milli, it.wants.gpu_memory_bytes) = (100, Some(20 << 30))),
+        ("2 of its 7 processes", |it| it.wants.ranks = 7),
+    ];
+    for (words, change) in too_large {
+        let mut bench = Bench::new();
+        bench.host(policy("a"), facts(2, 1));
+        let (code, text) = told(&mut bench, change);
+        assert_eq!(code, "no_host_fits", "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn hosts_that_take_nothing_say_why() {
+    type Case = (&'static str, fn(&mut Bench));
+    let cases: [Case; 7] = [
+        ("host_silent", |bench| bench.apply(Event::HostSilent { at: 0, name: "a".into() })),
+        ("drained", |bench| bench.apply(Event::HostDrained { at: 0, name: "a".into(), why: "repair".into() })),
+        ("host_paused", |bench| bench.apply(Event::Paused { at: 0, by: "x".into(), what: Pausable::Host("a".into()) })),
+        ("disk_full", |bench| bench.seen("a", crate::queue::host::HostFacts { free_disk_bytes: 0, ..facts(2, 1) })),
+        ("quota", |bench| bench.apply(Event::QuotaSet { at: 0, user: "ann".into(), slots: Some(0) })),
+        ("gpu_foreign", |bench| {
+            let mut it = facts(2, 1);
+            it.gpus[0].foreign_processes = 1;
+            bench.seen("a", it);
+        }),
+        ("owner_at_desk", |bench| {
+            bench.apply(Event::HostAdded { at: 0, policy: desk("a", "bob") });
+            bench.seen("a", crate::queue::host::HostFacts { idle_seconds: Some(1), ..facts(2, 1) });
+        }),
+    ];
+    for (expected, change) in cases {
+        let mut bench = Bench::new();
+        bench.host(policy("a"), facts(2, 1));
+        change(&mut bench);
+        let (code, text) = told(&mut bench, |it| it.wants.gpus_milli = 500);
+        assert_eq!(code, expected, "{text}");
+    }
+    let mut bench = Bench::new();
+    bench.apply(Event::HostAdded { at: 0, policy: policy("a") });
+    assert_eq!(told(&mut bench, |_| {}).0, "host_silent");
+}
+
+#[test]
+fn sweeps_that_do_not_start_say_why() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.submit(wanting("first", |_| {}));
+    bench.submit(wanting("second", |it| it.after = vec!["first".into()]));
+    bench.go();
+    let row = ask(&bench, "second");
+    assert_eq!((row.code.as_str(), row.reason.contains("`first`")), ("waits_for_sweep", true));
+    bench.end("first:0.0#1", "a", BAD);
+    assert!(ask(&bench, "second").reason.contains("1 of its runs failed"));
+    assert_eq!(ask(&bench, "first:0.0").code, "failed");
+    assert!(ask(&bench, "first:0.0").reason.contains("exit code 1"));
+    bench.apply(Event::Paused { at: 0, by: "x".into(), what: Pausable::Sweep("first".into()) });
+    assert_eq!(ask(&bench, "first:1").code, "paused");
+    bench.apply(Event::Resumed { at: 0, by: "x".into(), what: Pausable::Sweep("first".into()) });
+    bench.go();
+    assert_eq!(ask(&bench, "first:1").code, "running");
+    bench.end("first:1.0#1", "a", Ending::NotPublished { why: "full".into() });
+    let row = ask(&bench, "first:1");
+    assert_eq!((row.code.as_str(), row.starts_at), ("results_held", Some(bench.now + 5_000)));
+    bench.now += 5_000;
+    bench.go();
+    bench.apply(Event::StopAsked { at: 0, by: "x".into(), target: "first".parse().unwrap() });
+    assert_eq!(ask(&bench, "first:1").code, "stopping");
+    assert_eq!(ask(&bench, "first:2").code, "stopped");
+    assert_eq!(why(&bench.queue, &"other".parse().unwrap(), 0), []);
+}
+
+#[test]
+fn a_stuck_sweep_says_so() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.submit(wanting("s", |it| it.rules.stop_after_failures = 2));
+    for _ in 0..2 {
+        for (attempt, host) in bench.started() {
+            bench.end(&attempt, &host, BAD);
+        }
+    }
+    assert_eq!(ask(&bench, "s").code, "sweep_stuck");
+}
+
+#[test]
+fn who_waits_learns_until_when() {
+    let mut bench = Bench::with(&[("a", 2)]);
+    let mut it = sweep("s", "ann", 8, 1);
+    it.rules.time_limit_seconds = Some(3_600);
+    bench.submit(it);
+    let began = bench.now;
+    bench.go();
+    let row = ask(&bench, "s:2.0");
+    assert_eq!((row.code.as_str(), row.starts_at), ("hosts_busy", Some(began + 3_600_000)), "by the limit");
+    bench.now += 60_000;
+    for (attempt, host) in [("s:0.0#1", "a"), ("s:1.0#1", "a")] {
+        bench.end(attempt, host, OK);
+    }
+    bench.go();
+    let row = ask(&bench, "s:6.0");
+    assert_eq!(row.starts_at, Some(bench.now + 120_000), "two are before it, on two seats");
+    assert!(row.reason.contains("2 runs of its sweep"), "{}", row.reason);
+    assert_eq!(bench.queue.sweep_row("s", bench.now).unwrap().done_at, Some(bench.now + 180_000));
+    bench.submit(sweep("other", "bob", 5, 1));
+    let row = ask(&bench, "s:6.0");
+    assert_eq!(row.code, "behind_others");
+    assert!(row.reason.contains("5 of bob's `other`"), "{}", row.reason);
+    assert_eq!(row.starts_at, None, "nobody knows what those take");
+}

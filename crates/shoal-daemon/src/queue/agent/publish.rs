@@ -127,7 +127,13 @@ fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
     let problem = |e: io::Error| later(to, &e);
     fs::create_dir_all(parent).map_err(problem)?;
     for (name, content) in &job.note.beside {
-        put_beside(parent, name, content).map_err(problem)?;
+        if !put_beside(parent, name, content).map_err(problem)? {
+            let other = parent.join(name);
+            return Err(Problem::Never(format!(
+                "{} is of another configuration, of another queue perhaps",
+                other.display()
+            )));
+        }
     }
     let staged = parent.join(format!(".{}.part", last.to_string_lossy()));
     room::remove(&staged).map_err(problem)?;
@@ -141,17 +147,21 @@ fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
     Ok(Some(staged))
 }
 
-/// Whole or not at all; whoever was first counts.
-fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<()> {
+/// Whole or not at all; whoever was first counts. False if they said something else: results of the two would be mixed.
+fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
     let path = parent.join(name);
-    if Path::new(name).components().count() != 1 || path.exists() {
-        return Ok(());
+    if Path::new(name).components().count() != 1 {
+        return Ok(true);
+    }
+    if path.exists() {
+        return Ok(fs::read(&path)? == content.as_bytes());
     }
     let beside = parent.join(format!(".{name}.{}.part", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(&beside)?;
     file.write_all(content.as_bytes())?;
     file.sync_data()?;
-    fs::rename(&beside, &path)
+    fs::rename(&beside, &path)?;
+    Ok(true)
 }
 
 /// Files, folders and links, without those on top that are ours. Nobody writes to them any more, so a second name does for a copy.
@@ -226,6 +236,9 @@ mod tests {
         assert_eq!(fs::read_dir(job.to.parent().unwrap()).unwrap().count(), 2, "nothing half is left");
         let mut other = job;
         other.note.attempt.number = 2;
-        assert!(matches!(all(&[other])[0], Err(Problem::Never(_))));
+        assert!(matches!(all(std::slice::from_ref(&other))[0], Err(Problem::Never(_))));
+        other.to.set_file_name("t_num1");
+        other.note.beside[0].1 = "lr: 2\n".into();
+        assert!(matches!(&all(&[other])[0], Err(Problem::Never(why)) if why.contains("another configuration")));
     }
 }

@@ -19,6 +19,7 @@ pub mod tls;
 mod tokens;
 pub(super) mod unix;
 
+pub use knock::{Kind, Token};
 pub use roles::{changes, may};
 pub use tokens::{Tokens, TokensError};
 

@@ -9,6 +9,7 @@ pub fn changes(request: &Request) -> bool {
         Request::Submit { .. }
         | Request::Stop { .. }
         | Request::Retry { .. }
+        | Request::Forget { .. }
         | Request::Pause { .. }
         | Request::Resume { .. }
         | Request::Drain { .. }
@@ -46,6 +47,7 @@ pub fn may(role: Role, request: &Request) -> bool {
         | Request::Tree { .. }
         | Request::Stop { .. }
         | Request::Retry { .. }
+        | Request::Forget { .. }
         | Request::Pause { what: Pausable::Sweep(_) }
         | Request::Resume { what: Pausable::Sweep(_) } => Role::Submit,
         Request::Pause { what: Pausable::Host(_) }

@@ -192,8 +192,19 @@ fn stage(root: &Path, to: &PublishTo, tar: &Path) -> io::Result<Stage> {
     DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     for (name, content) in &to.beside {
         let path = parent.join(name);
-        if below(root, &format!("x/{name}")).is_ok() && !path.exists() {
-            crate::queue::places::write_durable(&path, content.as_bytes(), 0o600)?;
+        if below(root, &format!("x/{name}")).is_err() {
+            continue;
+        }
+        match fs::read(&path) {
+            // Results of the two would be mixed.
+            Ok(there) if there != content.as_bytes() => {
+                return Err(io::Error::other(format!("{} is of another configuration", path.display())));
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                crate::queue::places::write_durable(&path, content.as_bytes(), 0o600)?;
+            }
+            Err(e) => return Err(e),
         }
     }
     let staged = parent.join(format!(".{}.part", name.to_string_lossy()));
@@ -269,6 +280,9 @@ mod tests {
         assert_eq!(fs::read_to_string(place.parent().unwrap().join("param2val.yaml")).unwrap(), "lr: 1\n");
         assert!(!folder.path().join("evil").exists() && !results.join("evil").exists());
         assert!(matches!(stage(&results, &to, &tar), Ok(Stage::There)));
+        let beside = vec![("param2val.yaml".into(), "lr: 2\n".into())];
+        let other = PublishTo { name: name.replace("num0", "num1"), beside };
+        assert!(stage(&results, &other, &tar).is_err_and(|e| e.to_string().contains("another configuration")));
         for name in ["../x/y", "/etc/x", "x", "", "a/../../b"] {
             assert!(below(&results, name).is_err(), "{name}");
         }

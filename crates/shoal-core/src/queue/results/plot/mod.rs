@@ -25,8 +25,8 @@ pub struct Choice {
 }
 
 struct Line {
-    /// The other parameters, where they differ.
-    label: String,
+    /// The values of the other parameters, where they differ.
+    label: Vec<String>,
     /// From left to right.
     points: Vec<(f64, Summary)>,
 }
@@ -43,7 +43,8 @@ pub fn plot(rows: &[ResultRow], choice: &Choice) -> Result<String, String> {
         most.or(gathered.parameters.first().copied()),
     )?;
     let places = Places::new(&gathered, over);
-    let lines = lines(&gathered, metric, over, &places);
+    let others: Vec<&str> = gathered.differing.iter().copied().filter(|name| *name != over).collect();
+    let lines = lines(&gathered, metric, over, &others, &places);
     if lines.is_empty() {
         return Err(format!("no finished run has both `{metric}` as a number and `{over}`"));
     }
@@ -57,21 +58,23 @@ pub fn plot(rows: &[ResultRow], choice: &Choice) -> Result<String, String> {
     let horizontal = match &places {
         Places::Numbers => {
             let xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
-            Scale::over(&xs, &xs)
+            Scale::over(&xs, &xs).naming(&xs)
         }
         Places::Names(names) => Scale::named(names),
     };
     let runs: usize = lines.iter().flat_map(|line| &line.points).map(|(_, point)| point.n).sum();
     let sweep = rows.first().map_or("", |row| row.run.sweep.as_str());
     let title = format!("{sweep}: {metric} over {over} (mean and 95 % interval, {runs} runs)");
-    Ok(svg::draw(&svg::Picture {
+    let picture = svg::Picture {
         title: &title,
         over,
         metric,
+        others: &others,
         horizontal: &horizontal,
         vertical: &vertical,
         lines: &lines,
-    }))
+    };
+    Ok(svg::draw(&picture))
 }
 
 fn chosen<'n>(kind: &str, asked: Option<&str>, known: &[&'n str], default: Option<&'n str>) -> Result<&'n str, String> {
@@ -122,18 +125,16 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn lines(gathered: &Gathered, metric: &str, over: &str, places: &Places) -> Vec<Line> {
-    let others: Vec<&str> = gathered.differing.iter().copied().filter(|name| *name != over).collect();
+fn lines(gathered: &Gathered, metric: &str, over: &str, others: &[&str], places: &Places) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut known: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     for group in &gathered.groups {
         let Some(first) = group.first() else { continue };
         let place = parameter(first, over).and_then(|value| places.at(value));
         let numbers: Vec<f64> = metric_numbers(group, metric).into_iter().filter(|number| number.is_finite()).collect();
         let (Some(x), Some(point)) = (place, summary(&numbers)) else { continue };
-        let value = |name: &str| parameter(first, name).map_or("-".into(), word);
-        let label: Vec<String> = others.iter().map(|name| format!("{name}={}", value(name))).collect();
-        let label = label.join(", ");
+        let label: Vec<String> =
+            others.iter().map(|name| parameter(first, name).map_or_else(|| "-".into(), word)).collect();
         let index = *known.entry(label.clone()).or_insert_with(|| {
             lines.push(Line { label, points: Vec::new() });
             lines.len() - 1

@@ -26,7 +26,8 @@ impl Scale {
         if is_log {
             // An interval that nearly reaches zero would take all the room.
             from = from.max(least(means) / 10.0);
-            let (from, to) = (from.log10() - 0.05, to.log10() + 0.05);
+            let room = 0.02 + (to.log10() - from.log10()) / 25.0;
+            let (from, to) = (from.log10() - room, to.log10() + room);
             return Scale { from, to, is_log, ticks: log_ticks(from, to) };
         }
         if from == to {
@@ -45,6 +46,18 @@ impl Scale {
         Scale { from: -0.5, to: names.len() as f64 - 0.5, is_log: false, ticks }
     }
 
+    /// The values themselves are written at the axis, where they are few and have room.
+    pub fn naming(mut self, values: &[f64]) -> Scale {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let apart = values.windows(2).all(|pair| self.at(pair[1]) - self.at(pair[0]) > 0.07);
+        if apart && values.len() <= 12 {
+            self.ticks = values.into_iter().map(|value| (value, digits(value, 6))).collect();
+        }
+        self
+    }
+
     /// From 0 to 1; what lies beyond is at the end.
     pub fn at(&self, value: f64) -> f64 {
         let value = if self.is_log { value.max(f64::MIN_POSITIVE).log10() } else { value };
@@ -54,7 +67,7 @@ impl Scale {
 }
 
 fn even_ticks(from: f64, to: f64) -> Vec<(f64, String)> {
-    let rough = (to / 5.0) - (from / 5.0);
+    let rough = (to / 7.0) - (from / 7.0);
     let decade = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * decade).find(|step| *step >= rough);
     let step = step.unwrap_or(decade * 10.0);
@@ -88,7 +101,7 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        assert_eq!(labels(&[0.0, 1.0]), (false, ["0", "0.5", "1"].map(String::from).into()));
+        assert_eq!(labels(&[0.0, 1.0]), (false, ["0", "0.2", "0.4", "0.6", "0.8", "1"].map(String::from).into()));
         assert_eq!(labels(&[1e-4, 1e-1]).1, ["0.0001", "0.001", "0.01", "0.1"]);
         assert!(labels(&[1e-4, 1e-1]).0 && !labels(&[1.0, 50.0]).0 && !labels(&[-1.0, 1e6]).0);
         for values in [&[5.0][..], &[0.0], &[-3.0, -3.0], &[1e300, -1e300], &[1e-300, 1e300], &[0.998, 0.9985]] {

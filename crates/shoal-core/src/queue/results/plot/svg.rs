@@ -2,6 +2,7 @@
 
 use super::Line;
 use super::scale::Scale;
+use crate::queue::results::numbers::Summary;
 use crate::queue::results::text::cut;
 use std::fmt::Write;
 
@@ -17,7 +18,9 @@ const MARGIN: f64 = 30.0;
 const MOST_NAMED: usize = 16;
 /// Letters that fit there.
 const LONGEST_NAME: usize = 28;
-const LONGEST_TICK: usize = 14;
+const LONGEST_TICK: usize = 16;
+/// More room below for names that stand aslant.
+const ASLANT: f64 = 56.0;
 
 /// Told apart by people who see colours differently, and after eight of them by their marks.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31"];
@@ -26,6 +29,8 @@ pub(super) struct Picture<'p> {
     pub title: &'p str,
     pub over: &'p str,
     pub metric: &'p str,
+    /// The parameters that tell the lines apart.
+    pub others: &'p [&'p str],
     pub horizontal: &'p Scale,
     pub vertical: &'p Scale,
     pub lines: &'p [Line],
@@ -37,12 +42,18 @@ struct Frame {
     right: f64,
     top: f64,
     bottom: f64,
+    aslant: bool,
 }
 
 pub(super) fn draw(picture: &Picture) -> String {
     let named = picture.lines.len() > 1;
-    let frame =
-        Frame { left: LEFT, right: WIDTH - if named { RIGHT } else { MARGIN }, top: TOP, bottom: HEIGHT - BOTTOM };
+    let right = WIDTH - if named { RIGHT } else { MARGIN };
+    // Names that would run into each other stand aslant.
+    let ticks = &picture.horizontal.ticks;
+    let longest = ticks.iter().map(|(_, label)| label.chars().count().min(LONGEST_TICK)).max().unwrap_or(0);
+    let aslant = longest as f64 * 7.5 * ticks.len() as f64 > right - LEFT;
+    let bottom = HEIGHT - BOTTOM - if aslant { ASLANT } else { 0.0 };
+    let frame = Frame { left: LEFT, right, top: TOP, bottom, aslant };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
          font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\">\n<title>{}</title>\n\
@@ -55,7 +66,7 @@ pub(super) fn draw(picture: &Picture) -> String {
         curve(&mut svg, picture, &frame, index, line);
     }
     if named {
-        legend(&mut svg, picture.lines, &frame);
+        legend(&mut svg, picture, &frame);
     }
     svg.push_str("</svg>\n");
     svg
@@ -85,27 +96,24 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, size: u32, words: &str) 
 }
 
 fn axes(svg: &mut String, picture: &Picture, frame: &Frame) {
-    let Frame { left, right, top, bottom } = frame;
+    let Frame { left, right, top, bottom, aslant } = frame;
     for (value, label) in &picture.vertical.ticks {
         let y = frame.y(picture.vertical, *value);
         put!(svg, "<line x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#e4e4e4\"/>");
         text(svg, left - 8.0, y + 4.5, "end", 12, label);
     }
-    // Names that would run into each other stand aslant, and where even that is too close only some are written.
     let ticks = &picture.horizontal.ticks;
-    let room = (right - left) / ticks.len().max(1) as f64;
-    let longest = ticks.iter().map(|(_, label)| label.chars().count().min(LONGEST_TICK)).max().unwrap_or(0);
-    let aslant = longest as f64 * 7.5 > room;
-    let every = ((16.0 / room.max(0.01)).ceil() as usize).max(1);
+    // Where even aslant they are too close, only some are written.
+    let every = (15.0 * ticks.len() as f64 / (right - left)).ceil().max(1.0) as usize;
     for (index, (value, label)) in ticks.iter().enumerate() {
         let x = frame.x(picture.horizontal, *value);
         put!(svg, "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\" stroke=\"#eeeeee\"/>");
         let label = cut(label, LONGEST_TICK);
-        match aslant {
+        match *aslant {
             _ if index % every != 0 => {}
             true => {
                 let y = bottom + 14.0;
-                put!(svg, "<g transform=\"rotate(-30 {x:.1} {y:.1})\">");
+                put!(svg, "<g transform=\"rotate(-40 {x:.1} {y:.1})\">");
                 text(svg, x, y, "end", 11, &label);
                 svg.push_str("</g>\n");
             }
@@ -124,18 +132,17 @@ fn axes(svg: &mut String, picture: &Picture, frame: &Frame) {
 fn curve(svg: &mut String, picture: &Picture, frame: &Frame, index: usize, line: &Line) {
     let colour = COLOURS[index % COLOURS.len()];
     put!(svg, "<g stroke=\"{colour}\" fill=\"{colour}\">");
-    let places: Vec<String> = line
-        .points
-        .iter()
-        .map(|(x, point)| {
-            format!("{:.1},{:.1}", frame.x(picture.horizontal, *x), frame.y(picture.vertical, point.mean))
-        })
-        .collect();
+    // Side by side by a few points, so that intervals at the same place can be told apart.
+    let count = picture.lines.len() as f64;
+    let aside = (index as f64 - (count - 1.0) / 2.0) * (14.0 / count).min(4.0);
+    let x_of = |x: f64| frame.x(picture.horizontal, x) + aside;
+    let place = |(x, point): &(f64, Summary)| format!("{:.1},{:.1}", x_of(*x), frame.y(picture.vertical, point.mean));
+    let places: Vec<String> = line.points.iter().map(place).collect();
     if places.len() > 1 {
         put!(svg, "<polyline points=\"{}\" fill=\"none\" stroke-width=\"1.8\"/>", places.join(" "));
     }
     for (x, point) in &line.points {
-        let x = frame.x(picture.horizontal, *x);
+        let x = x_of(*x);
         if let Some(half) = point.half.filter(|half| *half > 0.0) {
             let (low, high) =
                 (frame.y(picture.vertical, point.mean - half), frame.y(picture.vertical, point.mean + half));
@@ -162,23 +169,29 @@ fn mark(svg: &mut String, x: f64, y: f64, kind: usize) {
     }
 }
 
-fn legend(svg: &mut String, lines: &[Line], frame: &Frame) {
+fn legend(svg: &mut String, picture: &Picture, frame: &Frame) {
     let x = frame.right + 16.0;
-    for (index, line) in lines.iter().take(MOST_NAMED).enumerate() {
-        let y = frame.top + 8.0 + 22.0 * index as f64;
+    // Every value has its share of the room: lines that differ in the last one have to look different.
+    let share = LONGEST_NAME / picture.others.len().max(1);
+    let row = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| cut(word, share.max(5).saturating_sub(2))).collect();
+        cut(&words.join(", "), LONGEST_NAME)
+    };
+    text(svg, x, frame.top + 6.0, "start", 12, &row(picture.others));
+    for (index, line) in picture.lines.iter().take(MOST_NAMED).enumerate() {
+        let y = frame.top + 24.0 + 21.0 * index as f64;
         let colour = COLOURS[index % COLOURS.len()];
-        put!(
-            svg,
-            "<g stroke=\"{colour}\" fill=\"{colour}\"><line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke-width=\"1.8\"/>",
-            x + 20.0
-        );
+        let end = x + 20.0;
+        put!(svg, "<g stroke=\"{colour}\" fill=\"{colour}\">");
+        put!(svg, "<line x1=\"{x:.1}\" x2=\"{end:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke-width=\"1.8\"/>");
         mark(svg, x + 10.0, y, index / COLOURS.len());
         svg.push_str("</g>\n");
-        text(svg, x + 27.0, y + 4.0, "start", 12, &cut(&line.label, LONGEST_NAME));
+        let values: Vec<&str> = line.label.iter().map(String::as_str).collect();
+        text(svg, x + 27.0, y + 4.0, "start", 12, &row(&values));
     }
-    if lines.len() > MOST_NAMED {
-        let y = frame.top + 12.0 + 22.0 * MOST_NAMED as f64;
-        text(svg, x, y, "start", 12, &format!("and {} more", lines.len() - MOST_NAMED));
+    if picture.lines.len() > MOST_NAMED {
+        let y = frame.top + 28.0 + 21.0 * MOST_NAMED as f64;
+        text(svg, x, y, "start", 12, &format!("and {} more", picture.lines.len() - MOST_NAMED));
     }
 }
 

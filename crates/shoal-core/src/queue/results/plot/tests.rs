@@ -28,7 +28,11 @@ fn sample() -> Vec<ResultRow> {
 fn a_line_for_each_setting_of_the_others() {
     let svg = plot(&sample(), &Choice::default()).expect("a picture");
     assert_eq!(svg.matches("<polyline").count(), 3);
-    assert!(svg.contains("lr (log)") && svg.contains(">width=256<") && svg.contains("loss over lr"), "{svg}");
+    assert!(
+        svg.contains("lr (log)") && svg.contains(">256<") && svg.contains(">width<") && svg.contains("loss over lr"),
+        "{svg}"
+    );
+    assert!(svg.matches("<circle").count() >= 12);
     assert!(svg.contains(">0.0001<") && svg.contains(">0.1<"));
     let svg = plot(&sample(), &Choice { over: Some("width".into()), metric: Some("acc".into()) }).expect("a picture");
     assert_eq!(svg.matches("<polyline").count(), 4);

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `submit` | what is taken in |
 //! | `change` | stop, retry, pause, resume |
+//! | `forget` | sweeps that nobody needs any more |
 //! | `machines` | hosts that come, go and rest |
 //! | `show` | what people see |
 //! | `output` | where a run's output is |
 
 mod change;
+mod forget;
 mod machines;
 mod output;
 mod show;
@@ -31,6 +33,7 @@ impl Daemon {
             Request::Submit { sweep } => self.submit(by, *sweep, turn),
             Request::Stop { target, now } => self.stop(by, target, now, turn),
             Request::Retry { target } => self.retry(by, target, turn),
+            Request::Forget { sweep } => self.forget(by, sweep, turn),
             Request::Pause { what } => self.pause(by, what, true, turn),
             Request::Resume { what } => self.pause(by, what, false, turn),
             Request::Drain { host } => self.drain(by, host, turn),

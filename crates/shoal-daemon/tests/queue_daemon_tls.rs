@@ -1,0 +1,208 @@
+//! People and agents elsewhere: who gets in, as what, and what strangers learn (nothing).
+
+mod queue_daemon;
+
+use queue_daemon::*;
+use shoal_core::queue::line::{FromHost, ToHost};
+use shoal_core::queue::request::{Answer, Request, Role, RunState};
+use shoal_core::queue::work::{Ending, Publish};
+use shoal_core::queue::{Target, event::Pausable};
+use shoal_daemon::queue::client::{Client, ClientError, Remote, Where};
+use shoal_daemon::queue::door::{Kind, Token, Tokens, tls};
+use shoal_daemon::queue::places::Store;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+struct Scene {
+    _folder: tempfile::TempDir,
+    daemon: Daemon,
+    port: u16,
+    print: String,
+    expired: String,
+}
+
+fn scene() -> Scene {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("q");
+    let store = Store::at(&root);
+    store.make().unwrap();
+    // One that was good for a day, long ago.
+    let expired = Tokens::load(&store.tokens()).unwrap().add("old", Role::Admin, Some(1), 0).unwrap();
+    let daemon = How::at(&root).env("FAKE_AGENT", "/nowhere").arg(&["--listen", "127.0.0.1:0"]).start();
+    let log = daemon.log();
+    let port = log.split("listens on 127.0.0.1:").nth(1).unwrap().split(';').next().unwrap().parse().unwrap();
+    let print = tls::fingerprint(&daemon.store).unwrap();
+    assert!(log.contains(&print));
+    Scene { _folder: folder, daemon, port, print, expired }
+}
+
+impl Scene {
+    fn token(&self, user: &str, role: Role) -> String {
+        let ask = Request::AddToken { user: user.into(), role, days: None };
+        match self.daemon.client().ask(&ask, &[]).unwrap().0 {
+            Answer::Token { token, .. } => token,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn place(&self, token: &str) -> Where {
+        let queue = format!("shoal://127.0.0.1:{}#{}", self.port, self.print);
+        Where::There(Remote::parse(&queue, token).unwrap())
+    }
+
+    fn enter(&self, token: &str) -> Result<Client, ClientError> {
+        Client::connect(&self.place(token))
+    }
+
+    fn dial(&self, kind: Kind, token: &str) -> std::os::unix::net::UnixStream {
+        let token = Token::new(token).unwrap();
+        let stream = tls::dial("127.0.0.1", self.port, &self.print, kind, &token, BOUND).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        stream
+    }
+}
+
+fn may_not<T: std::fmt::Debug>(result: Result<T, ClientError>, word: &str) {
+    match result {
+        Err(ClientError::Refused { why, .. }) => assert!(why.contains(word), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_role_does_what_it_may_and_sweeps_are_their_owners() {
+    let scene = scene();
+    let mut reader = scene.enter(&scene.token("alice", Role::Read)).unwrap();
+    let mut bob = scene.enter(&scene.token("bob", Role::Submit)).unwrap();
+    let mut carol = scene.enter(&scene.token("carol", Role::Submit)).unwrap();
+    let mut boss = scene.enter(&scene.token("boss", Role::Admin)).unwrap();
+    assert_eq!((bob.user.as_str(), bob.is_local()), ("bob", false));
+    may_not(submit(&mut reader, &sweep("mlp", 2)), "alice may not");
+    let mut wrong = sweep("mlp", 2);
+    wrong.owner = "carol".into();
+    submit(&mut bob, &wrong).unwrap();
+    assert_eq!(row(&mut reader, "mlp").owner, "bob", "the token says whose it is, not the request");
+    let stop = Request::Stop { target: Target::Sweep("mlp".into()), now: false };
+    may_not(carol.ask(&stop, &[]), "a sweep of bob");
+    may_not(submit(&mut carol, &sweep("mlp", 3)), "a sweep of bob");
+    may_not(bob.ask(&Request::Pause { what: Pausable::Host("x".into()) }, &[]), "bob may not");
+    may_not(bob.ask(&Request::Tokens, &[]), "bob may not");
+    boss.ask(&Request::Pause { what: Pausable::Sweep("mlp".into()) }, &[]).unwrap();
+    assert!(row(&mut bob, "mlp").paused);
+    assert!(matches!(bob.ask(&stop, &[]).unwrap().0, Answer::Counted { runs: 2 }));
+    let Answer::Tokens { users } = boss.ask(&Request::Tokens, &[]).unwrap().0 else { panic!() };
+    assert_eq!(users.len(), 5);
+    // A token that is taken away ends what came in with it.
+    boss.ask(&Request::RemoveToken { user: "bob".into() }, &[]).unwrap();
+    may_not(bob.ask(&Request::Hosts, &[]), "not admitted");
+}
+
+#[test]
+fn strangers_learn_nothing_and_are_written_down() {
+    let scene = scene();
+    let agent = scene.token("node3", Role::Host);
+    let answer = |kind: Kind, token: &str| {
+        let mut heard = Vec::new();
+        scene.dial(kind, token).read_to_end(&mut heard).unwrap();
+        heard
+    };
+    let unknown = answer(Kind::Client, &"0".repeat(64));
+    assert!(String::from_utf8_lossy(&unknown).contains("not admitted"));
+    let alice = scene.token("alice", Role::Admin);
+    for (kind, token) in [(Kind::Client, &scene.expired), (Kind::Client, &agent), (Kind::Agent, &alice)] {
+        assert_eq!(answer(kind, token), unknown, "the same answer to every mistake");
+    }
+    may_not(scene.enter(&"f".repeat(64)), "not admitted");
+    let log = scene.daemon.log();
+    assert!(log.contains("not admitted"), "{log}");
+    for secret in [&agent, &alice, &scene.expired, &"0".repeat(64)] {
+        assert!(!log.contains(secret.as_str()), "no token in the log");
+    }
+    let files = std::fs::read_to_string(scene.daemon.store.tokens()).unwrap();
+    assert!(!files.contains(&alice));
+
+    // No TLS at all, and TLS without a knock.
+    let mut plain = std::net::TcpStream::connect(("127.0.0.1", scene.port)).unwrap();
+    plain.set_read_timeout(Some(BOUND)).unwrap();
+    let _ = plain.write_all(b"GET / HTTP/1.1\r\n\r\n");
+    let mut heard = Vec::new();
+    let _ = plain.read_to_end(&mut heard);
+    assert!(!String::from_utf8_lossy(&heard).contains("shoal"), "{heard:?}");
+    assert!(scene.enter(&alice).is_ok(), "and the door is still open");
+}
+
+#[test]
+fn another_daemon_in_its_place_is_noticed() {
+    let (one, other) = (scene(), scene());
+    let token = one.token("alice", Role::Read);
+    let queue = format!("shoal://127.0.0.1:{}#{}", other.port, one.print);
+    let place = Where::There(Remote::parse(&queue, &token).unwrap());
+    let error = Client::connect(&place).unwrap_err();
+    assert!(error.to_string().contains("not the daemon that is expected"), "{error}");
+    // The authority stays when the daemon comes back.
+    let store = one.daemon.store.clone();
+    let before = one.print.clone();
+    let how = How::at(&store.root).env("FAKE_AGENT", "/nowhere").arg(&["--listen", "127.0.0.1:0"]);
+    let folder = one._folder;
+    one.daemon.kill();
+    let again = how.start();
+    assert_eq!(tls::fingerprint(&again.store).unwrap(), before);
+    drop(folder);
+}
+
+#[test]
+fn an_agent_calls_in_runs_and_sends_its_results() {
+    let scene = scene();
+    let mut client = scene.daemon.client();
+    submit(&mut client, &sweep("mlp", 1)).unwrap();
+    let mut line = FakeLine { stream: scene.dial(Kind::Agent, &scene.token("node3", Role::Host)) };
+    let ToHost::Hello { host, .. } = line.hear() else { panic!() };
+    assert_eq!(host, "node3", "the token says who it is");
+    line.hello("boot", 1, vec![], vec![]);
+    let start = line.starts().remove(0);
+    let Publish::Send(name) = start.publish.clone() else { panic!("{:?}", start.publish) };
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(300_000);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "out/loss.csv", &vec![b'7'; 300_000][..]).unwrap();
+    let tar = tar.into_inner().unwrap();
+    let results = scene.daemon.store.results();
+    // Twice: the word of the first time did not arrive.
+    for _ in 0..2 {
+        let mut at = 0;
+        for piece in tar.chunks(100_000) {
+            let last = at + piece.len() == tar.len();
+            line.say_with(&FromHost::Result { attempt: start.attempt.clone(), at: at as u64, last }, piece);
+            at += piece.len();
+            if !last {
+                assert!(!results.join(&name).exists(), "complete or absent");
+            }
+        }
+        let heard = line.hear();
+        assert!(matches!(&heard, ToHost::Published { problem: None, .. }), "{heard:?}");
+    }
+    assert_eq!(std::fs::metadata(results.join(&name).join("out/loss.csv")).unwrap().len(), 300_000);
+    assert!(results.join(&name).parent().unwrap().join("param2val.yaml").is_file());
+    line.end(&start.attempt, Ending::Exited(0));
+    line.acknowledged();
+    assert_eq!(states(&mut client, "mlp"), [RunState::Finished]);
+    // Of a run that it does not have.
+    line.say_with(&FromHost::Result { attempt: attempt("mlp", 0, 7), at: 0, last: true }, &tar);
+    assert!(matches!(line.hear(), ToHost::Published { problem: Some(_), .. }));
+    // Another line of the same host takes the place of the first.
+    let token = scene.token("node3", Role::Host);
+    let mut next = FakeLine { stream: scene.dial(Kind::Agent, &token) };
+    next.hear();
+    next.hello("boot", 1, vec![], vec![]);
+    assert!(line.is_closed());
+}
+
+#[test]
+fn who_says_nothing_does_not_keep_the_door() {
+    let scene = scene();
+    let stream = std::net::TcpStream::connect(("127.0.0.1", scene.port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    // Closed by the daemon, without an answer.
+    assert_eq!((&stream).read(&mut [0; 16]).unwrap_or(0), 0);
+}
