@@ -2,6 +2,7 @@
 
 mod launch;
 pub mod peers;
+mod queue;
 mod sync;
 mod train;
 mod up;
@@ -22,6 +23,8 @@ enum Bench {
     Train(train::Args),
     /// Bring clusters up, use them and take them down: ours and Ray, from the same file on the same test hosts.
     Up(up::Args),
+    /// Take in and start many short runs: ours, HyperQueue, GNU parallel and xargs.
+    Queue(queue::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -30,5 +33,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Bench::Launch(args) => launch::run(args),
         Bench::Train(args) => train::run(args),
         Bench::Up(args) => up::run(args),
+        Bench::Queue(args) => queue::run(args),
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(dead_code)]
 
+use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
 use shoal_core::queue::work::{Ended, Publish, Start};
 use shoal_core::queue::{Attempt, RunId};
@@ -147,6 +148,7 @@ pub struct Line {
     pub from: Receiver<(FromHost, Vec<u8>)>,
     /// What the agent said first.
     pub alive: Vec<Attempt>,
+    pub facts: HostFacts,
     pub first_ended: Vec<Ended>,
     /// All ends that were told, by their names; told twice has to be told the same.
     pub ended: BTreeMap<(Attempt, u32), Ended>,
@@ -187,7 +189,7 @@ impl Line {
             }
         });
         let first = said.ok().and_then(|()| from.recv_timeout(BOUND).ok());
-        let Some((FromHost::Hello { alive, ended, .. }, _)) = first else {
+        let Some((FromHost::Hello { alive, ended, facts, .. }, _)) = first else {
             let _ = agent.kill();
             let _ = agent.wait();
             return None;
@@ -197,6 +199,7 @@ impl Line {
             to: Some(to),
             from,
             alive,
+            facts: *facts,
             first_ended: ended.clone(),
             ended: BTreeMap::new(),
             seen: Vec::new(),

@@ -16,6 +16,7 @@ pub struct Desk {
     hidden: Vec<(String, String)>,
 }
 
+#[allow(clippy::new_without_default, reason = "a desk is made, not assumed")]
 impl Desk {
     pub fn new() -> Desk {
         let root = tempfile::Builder::new().prefix("desk").tempdir().expect("a folder");
@@ -27,7 +28,9 @@ impl Desk {
 
     /// From which the hosts of a test are reached.
     pub fn with_ssh(config: PathBuf) -> Desk {
-        Desk { ssh_config: Some(config), ..Desk::new() }
+        let mut desk = Desk::new();
+        desk.ssh_config = Some(config);
+        desk
     }
 
     /// Where commands run.

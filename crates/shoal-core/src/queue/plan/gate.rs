@@ -36,8 +36,8 @@ pub(in crate::queue) fn closed(queue: &Queue, state: &SweepState, now: Moment) -
         return Some(Closed::Held { why: hold.why.clone(), until: hold.until });
     }
     // A sweep that is not there any more was complete when it was forgotten.
-    let others = state.sweep.after.iter().filter_map(|name| queue.sweeps.get(&queue.sweep_key(name)?));
-    others.filter(|other| !other.is_complete()).next().map(|other| Closed::WaitsFor {
+    let mut others = state.sweep.after.iter().filter_map(|name| queue.sweeps.get(&queue.sweep_key(name)?));
+    others.find(|other| !other.is_complete()).map(|other| Closed::WaitsFor {
         sweep: other.sweep.name.clone(),
         lost: other.runs.count(State::Failed) + other.runs.count(State::Stopped),
     })

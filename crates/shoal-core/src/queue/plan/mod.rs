@@ -25,6 +25,8 @@ mod starts;
 mod stops;
 pub(in crate::queue) mod suspect;
 
+pub(in crate::queue) use stops::LINE_STANDS_MS;
+
 use super::Moment;
 use super::event::Action;
 use super::state::Queue;

@@ -189,14 +189,21 @@ impl<'q> Starts<'q> {
         Step::Placed
     }
 
-    /// Where it could go if there were room, nobody after it stands in line.
+    /// Where it could go if there were room, nobody after it stands in line. What would not fit even then claims nothing.
     fn claim(&mut self, current: &Current<'q>) {
         let asker = Asker { state: current.state, need: current.need, avoid: None, ends: None };
-        for (claimed, room) in self.claimed.iter_mut().zip(&self.rooms) {
-            if !*claimed && asker.may(room) {
-                *claimed = HostRoom::empty(room.key, room.host).pick(&current.need).is_some();
-            }
+        let need = &current.need;
+        let seats = |room: &HostRoom| {
+            if asker.may(room) { HostRoom::empty(room.key, room.host).count(need, need.ranks) } else { 0 }
+        };
+        if self.claimed.iter().all(|claimed| *claimed) {
+            return;
         }
+        let seats: Vec<u32> = self.rooms.iter().map(seats).collect();
+        if seats.iter().map(|seats| u64::from(*seats)).sum::<u64>() < u64::from(need.ranks) {
+            return;
+        }
+        self.claimed.iter_mut().zip(seats).for_each(|(claimed, seats)| *claimed |= seats > 0);
     }
 }
 

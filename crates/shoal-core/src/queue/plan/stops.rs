@@ -7,7 +7,7 @@ use crate::queue::state::{Queue, RunKey};
 use std::collections::BTreeSet;
 
 /// Whoever is first of a line for longer than this is not short: those behind it are taken back.
-const LINE_STANDS_MS: u64 = 2_000;
+pub(in crate::queue) const LINE_STANDS_MS: u64 = 2_000;
 
 pub(super) fn stops(queue: &Queue, now: Moment) -> Vec<Action> {
     let mut told = BTreeSet::new();

@@ -511,7 +511,7 @@ fn play(seed: u64, steps: u32) -> Simulator {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_every_run_is_recorded_once_and_nothing_is_overfull(seed in any::<u64>(), steps in 0u32..250) {
@@ -558,4 +558,86 @@ proptest! {
 fn lines_are_used_in_play() {
     let most = (0..8).map(|seed| play(seed, 100).most_in_line).max();
     assert!(most > Some(8), "{most:?}");
+}
+
+#[test]
+fn zz_timing() {
+    use crate::queue::state::top_up;
+    use std::time::Instant;
+    let t = Instant::now();
+    let mut bench = Bench::with(&[("a", 2), ("b", 2), ("c", 2), ("d", 2)]);
+    let mut it = sweep("s", "ann", 1, 1);
+    it.parts = vec![grid(vec![axis("x", 0..1000), axis("y", 0..100)])];
+    bench.submit(it.clone());
+    eprintln!("submit 100k {:?}", t.elapsed());
+    bench.go();
+    let t = Instant::now();
+    for _ in 0..1000 {
+        bench.plan();
+    }
+    eprintln!("plan no room {:?}", t.elapsed() / 1000);
+    let t = Instant::now();
+    let mut left = 0;
+    let mut live: Vec<(String, String)> = bench
+        .queue
+        .live
+        .keys()
+        .filter_map(|k| bench.queue.attempt_of(*k))
+        .map(|a| {
+            let h = bench.queue.live(&a).unwrap().places[0].host.clone();
+            (a.to_string(), h)
+        })
+        .collect();
+    let mut plans = 0;
+    while left < 99_000 {
+        for (a, h) in std::mem::take(&mut live) {
+            bench.now += 1;
+            bench.end(&a, &h, OK);
+            left += 1;
+        }
+        live = bench.started();
+        plans += 1;
+    }
+    eprintln!("99k runs {:?} in {plans} plans", t.elapsed());
+    let t = Instant::now();
+    let e = top_up(&bench.queue, &it, 0).unwrap();
+    eprintln!("top up 100k grid {:?}", t.elapsed());
+    bench.apply(e);
+    let (rows, total) = {
+        let t = Instant::now();
+        let r = bench.queue.run_rows(&Default::default(), 50_000, 1000);
+        eprintln!("rows {:?}", t.elapsed());
+        r
+    };
+    eprintln!("{} {total}", rows.len());
+    let t = Instant::now();
+    let r = bench.queue.run_rows(
+        &crate::queue::request::Filter { states: vec![crate::queue::request::RunState::Waiting], ..Default::default() },
+        0,
+        1000,
+    );
+    eprintln!("rows waiting {:?} {}", t.elapsed(), r.1);
+    // as a list of 10 parameters
+    let rows: Vec<Vec<Option<crate::queue::sweep::Value>>> = (0..100_000i64)
+        .map(|k| (0..10).map(|p| Some(crate::queue::sweep::Value::Float(k as f64 * 0.1 + p as f64))).collect())
+        .collect();
+    it.name = "list".into();
+    it.parts =
+        vec![grid(vec![crate::queue::sweep::Dimension { names: (0..10).map(|p| format!("p{p}")).collect(), rows }])];
+    let t = Instant::now();
+    bench.submit(it.clone());
+    eprintln!("submit list 100k {:?}", t.elapsed());
+    let t = Instant::now();
+    let _ = top_up(&bench.queue, &it, 0).unwrap();
+    eprintln!("top up list 100k {:?}", t.elapsed());
+    let mut bench = Bench::with(&[("a", 2), ("b", 2), ("c", 2), ("d", 2)]);
+    for k in 0..5_000 {
+        bench.submit(wanting(&format!("s{k}"), &format!("u{}", k % 20), 1, |it| it.wants.cpus_milli = 500 + k % 3));
+    }
+    bench.go();
+    let t = Instant::now();
+    for _ in 0..100 {
+        bench.plan();
+    }
+    eprintln!("plan 5000 sweeps, no room {:?}", t.elapsed() / 100);
 }

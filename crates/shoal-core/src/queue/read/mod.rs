@@ -5,7 +5,7 @@
 //! | `fields` | which fields a file has, and what becomes of each |
 //! | `command` | the program's words, and how parameters reach it |
 //! | `parameters`, `product`, `listed`, `factor` | which configurations there are |
-//! | `when/` | which of them a condition leaves |
+//! | `when/`, `conditions` | what a condition says, and which of them all leave |
 //! | `needs` | resources, limits and rules |
 //! | `folders` | source, data, environment |
 //! | `scalar`, `range`, `words`, `amounts` | what a value, a range, a shell line, a duration is |
@@ -13,6 +13,7 @@
 
 pub mod amounts;
 mod command;
+mod conditions;
 mod factor;
 mod fields;
 mod folders;

@@ -1,5 +1,6 @@
 //! Which configurations does a file ask for? The product of `grid` and `zip`, and those of `list`; `params` are in all of them.
 
+use super::conditions;
 use super::listed::{self, Bare};
 use super::product::{self, Product};
 use super::scalar;
@@ -31,7 +32,7 @@ pub fn read(reader: &mut Reader, fields: Fields, configs: Option<Bare>) -> Optio
     let has_list = fields.get("list").is_some() || configs.is_some();
     let has_product = ["grid", "zip"].iter().any(|field| fields.get(field).is_some()) || !has_list;
     let axes = product::read_axes(reader, fields, twice);
-    let conditions = product::read_conditions(reader, fields);
+    let conditions = conditions::read_conditions(reader, fields);
     let listed = fields.get("list").map_or(Some(Vec::new()), |node| listed::read(reader, node));
     let (fixed, axes, conditions, listed) = (fixed?, axes?, conditions?, listed?);
     if let (false, Some(at)) = (has_product, fields.key("when")) {

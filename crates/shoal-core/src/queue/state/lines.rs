@@ -29,6 +29,9 @@ impl Queue {
         });
         sweep.avoid.remove(&key.1);
         sweep.endings.remove(&key.1);
+        if let Some(hold) = sweep.hold.as_mut().filter(|hold| hold.until <= at) {
+            hold.tried = true;
+        }
         for seat in &seats {
             if let Some(host) = self.hosts.get_mut(&seat.host) {
                 host.live.insert(key);

@@ -4,6 +4,7 @@ use super::runs::State;
 use super::{Queue, RunKey};
 use crate::queue::event::Seat;
 use crate::queue::host::{HostFacts, HostPolicy};
+use crate::queue::plan::LINE_STANDS_MS;
 use crate::queue::request::RunState;
 use crate::queue::sweep::Sweep;
 use crate::queue::{Attempt, Moment, RunId, Target};
@@ -125,11 +126,19 @@ impl Queue {
 
     /// When a plan may find something to do although nothing happens: nobody has to look before.
     pub fn wake_at(&self) -> Option<Moment> {
-        let holds = self.sweeps.values().filter_map(|state| state.hold.as_ref().map(|hold| hold.until));
+        let held = self.sweeps.values().filter(|state| state.ready.is_some()).filter_map(|state| state.hold.as_ref());
+        let holds = held.filter(|hold| !hold.tried).map(|hold| hold.until);
         let lost = self.hosts.values().filter(|host| !host.lost && !host.live.is_empty()).filter_map(|host| {
             Some(host.silent?.saturating_add(host.policy.lost_after_seconds.saturating_mul(1000)).saturating_add(1))
         });
-        holds.chain(lost).min()
+        let lines = self.sweeps.iter().filter(|(_, state)| state.chained > 0).flat_map(|(key, state)| {
+            state.heads.iter().filter_map(|run| {
+                let head = self.live.get(&(*key, *run))?;
+                let next = self.live.get(&(*key, head.line.next?)).filter(|next| next.stopping.is_none())?;
+                Some(head.since.unwrap_or(next.assigned).saturating_add(LINE_STANDS_MS))
+            })
+        });
+        holds.chain(lost).chain(lines).min()
     }
 
     /// In line is not running.

@@ -45,6 +45,8 @@ pub(in crate::queue) struct Hold {
     pub until: Moment,
     pub why: String,
     in_a_row: u32,
+    /// It was over, and something of the sweep has been started since.
+    pub tried: bool,
 }
 
 /// What finished runs took.
@@ -134,7 +136,7 @@ impl SweepState {
         let pause = (HOLD_MS << in_a_row.min(10)).min(LONGEST_HOLD_MS);
         // Many runs end at once: they are one refusal, not several.
         if self.hold.as_ref().is_none_or(|hold| hold.until <= at) {
-            self.hold = Some(Hold { until: at.saturating_add(pause), why: why.into(), in_a_row });
+            self.hold = Some(Hold { until: at.saturating_add(pause), why: why.into(), in_a_row, tried: false });
         }
     }
 

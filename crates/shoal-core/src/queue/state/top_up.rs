@@ -22,7 +22,7 @@ pub fn top_up(queue: &Queue, sweep: &Sweep, now: Moment) -> Result<Event, Refusa
     let mut seen = known.map_or_else(|| Ok(HashMap::new()), |state| marks_of(&state.sweep))?;
     let Some(state) = known else {
         within(cells::total(sweep), sweep.reps)?;
-        find_twins(sweep, &mut seen)?;
+        compare(sweep, &mut seen)?;
         return Ok(Event::Submitted { at: now, sweep: Box::new(sweep.clone()) });
     };
     if state.sweep.owner != sweep.owner {
@@ -118,22 +118,19 @@ fn marks(part: &Axes) -> Result<Vec<Mark>, Refusal> {
     cells::marks(part).ok_or_else(|| refuse(why(), Some("submit it as several sweeps".into())))
 }
 
-/// A configuration that is there twice would run twice as often as it should.
-fn find_twins(sweep: &Sweep, seen: &mut HashMap<Mark, u32>) -> Result<(), Refusal> {
-    find_new(sweep, seen).map(drop)
-}
-
 /// Set in a number of `seen` when the submission has the configuration: the rest is the number there.
 const HERE: u32 = 1 << 31;
 
-/// Parts, reduced to what the sweep does not have yet.
-fn find_new(sweep: &Sweep, seen: &mut HashMap<Mark, u32>) -> Result<Vec<Axes>, Refusal> {
-    let mut new = Vec::new();
+/// For each part, the numbers in its full product that `seen` does not have; `None`: all of them. A configuration that is
+/// there twice would run twice as often as it should, and is refused.
+fn compare(sweep: &Sweep, seen: &mut HashMap<Mark, u32>) -> Result<Vec<Option<Vec<u32>>>, Refusal> {
     let mut number = 0u32;
+    let mut compared = Vec::with_capacity(sweep.parts.len());
     for part in &sweep.parts {
         let mut left = Vec::new();
         let marks = marks(part)?;
         let all = marks.len();
+        seen.reserve(all);
         for (at, mark) in marks.into_iter().enumerate() {
             match seen.insert(mark, number | HERE) {
                 Some(first) if first & HERE != 0 => return Err(twins(first & !HERE, number)),
@@ -141,15 +138,22 @@ fn find_new(sweep: &Sweep, seen: &mut HashMap<Mark, u32>) -> Result<Vec<Axes>, R
                 None => left.push(part.only.as_ref().and_then(|only| only.get(at).copied()).unwrap_or(at as u32)),
             }
             number += 1;
-            within(u64::from(number), sweep.reps)?;
         }
-        if left.len() == all && all > 0 {
-            new.push(part.clone());
-        } else if !left.is_empty() {
-            new.push(reduced(part, left));
-        }
+        compared.push((left.len() < all).then_some(left));
+        within(u64::from(number), sweep.reps)?;
     }
-    Ok(new)
+    Ok(compared)
+}
+
+/// Parts, reduced to what the sweep does not have yet.
+fn find_new(sweep: &Sweep, seen: &mut HashMap<Mark, u32>) -> Result<Vec<Axes>, Refusal> {
+    let compared = compare(sweep, seen)?;
+    let parts = sweep.parts.iter().zip(compared).filter_map(|(part, left)| match left {
+        None => Some(part.clone()),
+        Some(left) if left.is_empty() => None,
+        Some(left) => Some(reduced(part, left)),
+    });
+    Ok(parts.filter(|part| cells::count(part) > 0).collect())
 }
 
 fn twins(first: u32, second: u32) -> Refusal {

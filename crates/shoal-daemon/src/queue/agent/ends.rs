@@ -8,12 +8,14 @@ use super::send;
 use super::session::{Known, Publishing, Session};
 use super::shelf::Where;
 use crate::keeper::command::{expand, home};
+use crate::queue::keeper::diary::note;
 use crate::queue::keeper::words::{Alive, FromKeeper, Over, ToKeeper};
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::FromHost;
 use shoal_core::queue::work::{Ended, Ending, Publish};
 use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,7 @@ impl Session {
             FromKeeper::Ready => self.keeper_ready(),
             FromKeeper::Trouble { what, over: false } => self.trouble("keeper says", None, what),
             FromKeeper::Trouble { over: true, .. } => self.no_more_trouble("keeper says"),
-            FromKeeper::Left => self.left(),
+            FromKeeper::Left => self.keeper_left(),
             FromKeeper::Hello { .. } | FromKeeper::Pong => {}
         }
     }
@@ -51,7 +53,7 @@ impl Session {
 
     fn alive(&mut self, run: Alive) {
         let Ok(note) = serde_json::from_str::<Note>(&run.note) else {
-            return eprintln!("shoal agent: the keeper has a run {} that nobody here understands", run.name);
+            return note("agent", format!("the keeper has a run {} that nobody here understands", run.name));
         };
         self.remember(&run.name, &note);
         if !self.greeted {
@@ -81,7 +83,7 @@ impl Session {
         let note = match serde_json::from_str::<Note>(&over.note) {
             Ok(note) => note,
             Err(e) => {
-                eprintln!("shoal agent: the note of {} cannot be understood: {e}", over.name);
+                note("agent", format!("the note of {} cannot be understood: {e}", over.name));
                 return;
             }
         };
@@ -91,7 +93,9 @@ impl Session {
         if over.ending.success() && over.output.is_none() {
             let gone = fs::remove_dir(self.folder.work().join(&over.name));
             if gone.map_or_else(|e| e.kind() == ErrorKind::NotFound, |()| true) {
-                return self.done(look::plain(&over, &note));
+                let mut ended = look::plain(&over, &note);
+                ended.peak_gpu_bytes = self.shelf.peak_gpu_memory(&over.name);
+                return self.done(ended);
             }
         }
         let over = Box::new(over);
@@ -150,10 +154,13 @@ impl Session {
 
     /// Folders of runs that nobody knows: prepared and never handed over, or over and acknowledged.
     fn clear_work(&mut self) {
+        for entry in fs::read_dir(self.folder.trash()).into_iter().flatten().flatten() {
+            self.cleaners.add(entry.path());
+        }
         for entry in fs::read_dir(self.folder.work()).into_iter().flatten().flatten() {
             let known = entry.file_name().to_str().is_some_and(|name| self.runs.contains_key(name));
             if !known {
-                self.cleaners.add(entry.path());
+                self.trash(&entry.path());
             }
         }
         let mut aside: Vec<_> = fs::read_dir(self.folder.attempts())
@@ -165,7 +172,20 @@ impl Session {
             .collect();
         aside.sort();
         let many = aside.len().saturating_sub(ASIDE);
-        aside.drain(..many).for_each(|(_, path)| self.cleaners.add(path));
+        aside.drain(..many).for_each(|(_, path)| self.trash(&path));
+    }
+
+    /// Out of the way at once, gone later: somebody may need the name before a large folder is removed.
+    fn trash(&mut self, path: &Path) {
+        let trash = self.folder.trash();
+        self.trashed += 1;
+        let to = trash.join(format!("{}-{}", std::process::id(), self.trashed));
+        let moved = crate::queue::keeper::folder::make(&trash).and_then(|()| fs::rename(path, &to));
+        match moved {
+            Ok(()) => self.cleaners.add(to),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(_) => drop(super::room::remove(path)),
+        }
     }
 
     pub fn looked(&mut self, looked: Looked) {
@@ -213,7 +233,7 @@ impl Session {
                 };
                 // Bounded by the line, which takes one piece after the other.
                 if let Err(e) = std::thread::Builder::new().name("send".into()).stack_size(256 << 10).spawn(run) {
-                    eprintln!("shoal agent: no thread could be started: {e}");
+                    note("agent", format!("no thread could be started: {e}"));
                     publishing.again_at = Some(Instant::now() + FIRST_WAIT);
                 }
             }
@@ -313,20 +333,20 @@ impl Session {
 
     /// It is in the journal: nothing of it is needed here any more but its log.
     pub fn acknowledged(&mut self, name: &str) {
-        let Some(Known::Told(ended)) = self.runs.get(name) else { return };
-        if ended.results.is_some() {
-            self.cleaners.add(self.folder.work().join(name));
+        if !matches!(self.runs.get(name), Some(Known::Told(_))) {
+            return;
         }
-        if ended.rank > 0 {
-            let attempt = ended.attempt.clone();
-            if let Some(ranks) = self.gangs.get_mut(&attempt) {
-                ranks.retain(|rank| super::note::name(&attempt, *rank) != name);
-                if ranks.is_empty() {
-                    self.gangs.remove(&attempt);
-                }
+        let Some(Known::Told(ended)) = self.runs.remove(name) else { return };
+        if ended.results.is_some() {
+            let room = self.folder.work().join(name);
+            self.trash(&room);
+        }
+        if let Some(ranks) = self.gangs.get_mut(&ended.attempt) {
+            ranks.remove(&ended.rank);
+            if ranks.is_empty() {
+                self.gangs.remove(&ended.attempt);
             }
         }
-        self.runs.remove(name);
         self.shelf.remove(name);
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.forget.push(name.into());

@@ -30,21 +30,16 @@ pub struct Link {
 }
 
 impl Link {
-    /// Says hello; what the keeper says from then on goes to `events`, marked with `number`.
+    /// Says hello; what the keeper says from then on goes to `events`, marked with `number`. One that dies meanwhile is replaced.
     pub fn open(folder: &Folder, start: &Start, number: u64, events: &SyncSender<Event>) -> Result<Link, String> {
-        let stream = meet(folder, start)?;
-        let broken = |e: FramingError| format!("the keeper does not answer: {e}");
-        let mut from = BufReader::with_capacity(256 << 10, stream.try_clone().map_err(|e| e.to_string())?);
-        let mut to = &stream;
-        framing::write_message(&mut to, &ToKeeper::Hello { version: KEEPER_VERSION }, &[]).map_err(broken)?;
-        let pid = match framing::read_message(&mut from).map_err(broken)? {
-            Some((FromKeeper::Hello { version: KEEPER_VERSION, pid }, _)) => pid,
-            Some((FromKeeper::Hello { version, .. }, _)) => {
-                return Err(format!(
-                    "the keeper of this queue on this host speaks version {version}, this agent {KEEPER_VERSION}; it leaves a minute after its last run"
-                ));
+        let end = Instant::now() + COMES_WITHIN;
+        let (stream, mut from, pid) = loop {
+            let stream = meet(folder, start, end)?;
+            match greet(&stream) {
+                Ok((from, pid)) => break (stream, from, pid),
+                Err(Greeting::Gone(_)) if Instant::now() < end => std::thread::sleep(LOOK),
+                Err(Greeting::Gone(why) | Greeting::Wrong(why)) => return Err(why),
             }
-            _ => return Err("the keeper's first word was not hello".into()),
         };
         let events = events.clone();
         let hear = move || {
@@ -73,8 +68,28 @@ impl Drop for Link {
     }
 }
 
-fn meet(folder: &Folder, start: &Start) -> Result<UnixStream, String> {
-    let end = Instant::now() + COMES_WITHIN;
+enum Greeting {
+    /// It went before it had answered.
+    Gone(String),
+    Wrong(String),
+}
+
+fn greet(stream: &UnixStream) -> Result<(BufReader<UnixStream>, u32), Greeting> {
+    let gone = |e: FramingError| Greeting::Gone(format!("the keeper does not answer: {e}"));
+    let mut from = BufReader::with_capacity(256 << 10, stream.try_clone().map_err(|e| Greeting::Wrong(e.to_string()))?);
+    let mut to = stream;
+    framing::write_message(&mut to, &ToKeeper::Hello { version: KEEPER_VERSION }, &[]).map_err(gone)?;
+    match framing::read_message(&mut from).map_err(gone)? {
+        Some((FromKeeper::Hello { version: KEEPER_VERSION, pid }, _)) => Ok((from, pid)),
+        Some((FromKeeper::Hello { version, .. }, _)) => Err(Greeting::Wrong(format!(
+            "the keeper of this queue on this host speaks version {version}, this agent {KEEPER_VERSION}; it leaves a minute after its last run"
+        ))),
+        Some(_) => Err(Greeting::Wrong("the keeper's first word was not hello".into())),
+        None => Err(Greeting::Gone("the keeper went before it answered".into())),
+    }
+}
+
+fn meet(folder: &Folder, start: &Start, end: Instant) -> Result<UnixStream, String> {
     let mut started = None::<Instant>;
     loop {
         match connect(folder) {

@@ -3,6 +3,7 @@
 use super::note::Note;
 use super::numbers::{self, Numbers};
 use super::{room, tensorboard};
+use crate::queue::keeper::diary::note;
 use crate::queue::keeper::folder::Folder;
 use crate::queue::keeper::packs::{self, Packed};
 use crate::queue::keeper::words::Over;
@@ -87,7 +88,7 @@ pub fn put_aside(folder: &Folder, name: &str) {
     if from.is_dir() {
         let _ = room::remove(&to);
         if let Err(e) = fs::rename(&from, &to) {
-            eprintln!("shoal agent: {} could not be put aside: {e}", from.display());
+            note("agent", format!("{} could not be put aside: {e}", from.display()));
         }
     }
 }

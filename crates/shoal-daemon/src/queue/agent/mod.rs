@@ -48,6 +48,7 @@ pub use link::Start as KeeperStart;
 use super::framing::{self, PREAMBLE};
 use super::keeper::folder::Folder;
 use super::keeper::words::FromKeeper;
+use crate::queue::keeper::diary::note;
 use crate::signals;
 use session::Session;
 use shoal_core::queue::host::HostFacts;
@@ -133,7 +134,7 @@ pub fn main(args: Args) -> ExitCode {
     match served {
         Ok(_) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("shoal agent: {why}");
+            note("agent", format!("{why}"));
             ExitCode::FAILURE
         }
     }

@@ -20,6 +20,8 @@ struct Due {
     pieces: VecDeque<Vec<u8>>,
     word_bytes: usize,
     piece_bytes: usize,
+    /// Hello was said: it comes before everything else.
+    greeted: bool,
     closed: bool,
     writing: bool,
 }
@@ -33,6 +35,16 @@ pub struct Outbox {
 impl Outbox {
     fn due(&self) -> MutexGuard<'_, Due> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first word. What was said before it comes behind it.
+    pub fn greet(&self, hello: &FromHost) {
+        let Ok(bytes) = framing::encode(hello, &[]) else { return self.close() };
+        let mut due = self.due();
+        due.words.push_front(bytes);
+        due.greeted = true;
+        drop(due);
+        self.changed.notify_all();
     }
 
     /// False if the line is over.
@@ -96,7 +108,9 @@ impl Outbox {
             if due.closed {
                 return None;
             }
-            let bytes = if due.words.is_empty() {
+            let bytes = if !due.greeted {
+                None
+            } else if due.words.is_empty() {
                 due.pieces.pop_front().inspect(|piece| due.piece_bytes -= piece.len())
             } else {
                 due.word_bytes = 0;
@@ -136,6 +150,7 @@ mod tests {
         assert!(outbox.send_piece(&FromHost::Log { ask: 1, from: 0, end: false }, b"abc"));
         assert!(outbox.say(&FromHost::Pong));
         assert!(outbox.say(&FromHost::Left));
+        outbox.greet(&FromHost::HaveTree { digest: "first".into() });
         let (read, write) = std::os::unix::net::UnixStream::pair().unwrap();
         let writer = {
             let outbox = outbox.clone();
@@ -143,6 +158,7 @@ mod tests {
         };
         let mut read = read;
         let mut next = || read_message::<FromHost>(&mut read).unwrap().unwrap();
+        assert_eq!(next().0, FromHost::HaveTree { digest: "first".into() });
         assert_eq!(next().0, FromHost::Pong);
         assert_eq!(next().0, FromHost::Left);
         assert_eq!(next(), (FromHost::Log { ask: 1, from: 0, end: false }, b"abc".to_vec()));

@@ -1,7 +1,7 @@
 //! What exactly does the keeper execute for a `Start`: program, words, environment, folder? Or why can it not be?
 
 use super::note::{Note, name};
-use super::room::{self, Entries};
+use super::room::{self, Cannot, Entries};
 use crate::keeper::command::{Env, enter_virtualenv, expand, home};
 use crate::keeper::lookup;
 use crate::keeper::prepare::{self, Script};
@@ -48,15 +48,19 @@ impl Maker {
         }
     }
 
-    /// For a run whose trees are here. `venv`: what was made of its lock file. A run that cannot be is refused, in its turn.
-    pub fn run(&mut self, start: &Start, venv: Option<&Path>, requirements: Option<String>) -> Run {
+    /// For a run whose trees are here. `venv`: what was made of its lock file. A run that can never be is refused, in its turn; an error
+    /// if it cannot be now.
+    pub fn run(&mut self, start: &Start, venv: Option<&Path>, requirements: Option<String>) -> Result<Run, String> {
         let name = name(&start.attempt, start.rank);
         let room = self.folder.work().join(&name);
         match self.make(start, &name, &room, venv, requirements.clone()) {
-            Ok(run) => run,
-            Err(why) => {
+            Ok(run) => Ok(run),
+            Err(cannot) => {
                 let _ = room::remove(&room);
-                refused(start, why, requirements)
+                match cannot {
+                    Cannot::Ever(why) => Ok(refused(start, why, requirements)),
+                    Cannot::Now(why) => Err(why),
+                }
             }
         }
     }
@@ -68,14 +72,14 @@ impl Maker {
         room: &Path,
         venv: Option<&Path>,
         requirements: Option<String>,
-    ) -> Result<Run, String> {
+    ) -> Result<Run, Cannot> {
         let ours = room::make(start, room, &self.folder.trees(), &mut self.entries)?;
         let cwd = match &start.folder {
             None => room.to_path_buf(),
             Some(folder) => self.home.join(expand(folder, &self.home)),
         };
         if start.folder.is_some() && !cwd.is_dir() {
-            return Err(format!("the folder {} is not on host {}", cwd.display(), self.host));
+            return Err(format!("the folder {} is not on host {}", cwd.display(), self.host).into());
         }
         let venv = match (venv, &start.virtualenv) {
             (Some(venv), _) => Some(venv.to_path_buf()),
@@ -90,7 +94,7 @@ impl Maker {
         let bad =
             |(name, value): &&(String, String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
         if let Some((name, _)) = env.iter().find(bad) {
-            return Err(format!("the environment variable `{}` cannot be set", name.escape_default()));
+            return Err(format!("the environment variable `{}` cannot be set", name.escape_default()).into());
         }
         env.push(("SHOAL_RUN_DIR".into(), text.into()));
         env.push(("SHOAL_METRICS".into(), format!("{text}/metrics.jsonl")));

@@ -32,9 +32,27 @@ fn inside(name: &str) -> Option<PathBuf> {
     (plain && path.components().next().is_some()).then(|| path.into())
 }
 
+/// Why a run cannot be prepared.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cannot {
+    /// A full disk.
+    Now(String),
+    Ever(String),
+}
+
+impl<T: Into<String>> From<T> for Cannot {
+    fn from(why: T) -> Cannot {
+        Cannot::Ever(why.into())
+    }
+}
+
+fn said(path: &Path, e: io::Error) -> Cannot {
+    let text = format!("{}: {e}", path.display());
+    if matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) { Cannot::Now(text) } else { Cannot::Ever(text) }
+}
+
 /// Makes the folder `room`; its top-level names that are ours.
-pub fn make(start: &Start, room: &Path, trees: &Path, entries: &mut Entries) -> Result<Vec<String>, String> {
-    let said = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+pub fn make(start: &Start, room: &Path, trees: &Path, entries: &mut Entries) -> Result<Vec<String>, Cannot> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     match builder.create(room) {
@@ -81,9 +99,9 @@ fn put(
     at: &Path,
     ours: &mut Vec<String>,
     make: impl FnOnce(&Path) -> io::Result<()>,
-) -> Result<(), String> {
+) -> Result<(), Cannot> {
     let path = room.join(at);
-    let said = |e: io::Error| format!("{}: {e}", path.display());
+    let said = |e: io::Error| said(&path, e);
     if let Some(parent) = path.parent().filter(|parent| *parent != room) {
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(said)?;
     }

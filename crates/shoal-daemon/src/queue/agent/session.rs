@@ -12,13 +12,14 @@ use super::shelf::Shelf;
 use super::trees::{self, Arriving};
 use super::{End, Event, Host, facts, gpus, link};
 use crate::proc;
+use crate::queue::keeper::diary::note;
 use crate::queue::keeper::folder::Folder;
 use crate::queue::keeper::words::{Over, ToKeeper};
 use crate::signals;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
-use shoal_core::queue::work::{Ended, Start};
+use shoal_core::queue::work::{Ended, Publish, Start};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,6 +62,12 @@ pub(super) struct Publishing {
     pub given_up: bool,
 }
 
+/// Everything is to end.
+struct Leaving {
+    until: Instant,
+    keeper_left: bool,
+}
+
 pub(super) struct Session {
     pub folder: Folder,
     pub host: String,
@@ -99,9 +106,11 @@ pub(super) struct Session {
     pub forget: Vec<String>,
     pub look_again: bool,
     pub troubles: HashMap<String, String>,
+    pub trashed: u64,
+    pub disk_again_at: Option<Instant>,
     facts: Option<Box<HostFacts>>,
     told_facts: Option<Box<HostFacts>>,
-    leaving: Option<Instant>,
+    leaving: Option<Leaving>,
     end: Option<End>,
 }
 
@@ -118,8 +127,7 @@ impl Session {
         let writer = outbox.clone();
         std::thread::Builder::new().name("to-daemon".into()).spawn(move || writer.write_to(to)).map_err(failed)?;
         let signal = events.clone();
-        signals::listen(move |number| number == libc::SIGCHLD || signal.send(Event::Signal).is_ok())
-            .map_err(failed)?;
+        signals::listen(move |number| number == libc::SIGCHLD || signal.send(Event::Signal).is_ok()).map_err(failed)?;
         trees::clear(&host.folder.trees());
         let shelf = Arc::new(Shelf::default());
         let (tell, folder) = (events.clone(), host.folder.clone());
@@ -137,7 +145,7 @@ impl Session {
         let cleaners = Pool::start("clean", 1, 1, |paths: Vec<PathBuf>| {
             for path in paths {
                 if let Err(e) = super::room::remove(&path) {
-                    eprintln!("shoal agent: {} could not be removed: {e}", path.display());
+                    note("agent", format!("{} could not be removed: {e}", path.display()));
                 }
             }
         });
@@ -174,6 +182,8 @@ impl Session {
             forget: Vec::new(),
             look_again: false,
             troubles: HashMap::new(),
+            trashed: 0,
+            disk_again_at: None,
             facts: None,
             told_facts: None,
             leaving: None,
@@ -243,6 +253,7 @@ impl Session {
             self.say_hello_if_ready();
             self.hand_over();
             self.tell_ends();
+            self.leave_if_done();
             if let Some(end) = self.end.take() {
                 self.outbox.wait_written(Instant::now() + Duration::from_secs(2));
                 self.outbox.close();
@@ -299,7 +310,7 @@ impl Session {
                 self.end = Some(End::Left);
             }
             ToHost::Leave { stop_runs: true } => {
-                self.leaving = Some(Instant::now() + LEAVE_WITHIN);
+                self.leaving = Some(Leaving { until: Instant::now() + LEAVE_WITHIN, keeper_left: self.link.is_none() });
                 let names: Vec<String> = self.pending.drain(..).collect();
                 names.iter().for_each(|name| drop(self.runs.remove(name)));
                 self.tell_keeper(&ToKeeper::Leave { stop_runs: true, grace_ms: 10_000 });
@@ -323,6 +334,9 @@ impl Session {
     fn pass_time(&mut self) {
         let now = Instant::now();
         self.publish_again(now);
+        if self.disk_again_at.take_if(|at| now >= *at).is_some() {
+            self.look_again = true;
+        }
         if self.link.is_none() && self.retry_keeper_at.is_none_or(|at| now >= at) {
             match self.dial_keeper() {
                 Ok(()) => self.no_more_trouble("keeper"),
@@ -335,37 +349,42 @@ impl Session {
         if self.making.values().flatten().any(|(until, _)| now >= *until) {
             self.making.retain(|_, failed| failed.as_ref().is_none_or(|(until, _)| now < *until));
         }
-        if let Some(until) = self.leaving
-            && now >= until
-        {
-            self.left();
+        if self.leaving.as_ref().is_some_and(|leaving| now >= leaving.until) {
+            // What is still owed stays, and is told to whoever asks next.
+            self.end = Some(End::Left);
         }
     }
 
-    /// Nothing lives here any more.
-    pub fn left(&mut self) {
-        if self.leaving.take().is_none() {
+    /// Nothing lives here any more, and nothing is owed.
+    fn leave_if_done(&mut self) {
+        let owes = |known: &Known| matches!(known, Known::Looking | Known::Publishing(_));
+        if !self.leaving.as_ref().is_some_and(|leaving| leaving.keeper_left) || self.runs.values().any(owes) {
             return;
         }
-        self.tell_ends();
-        // What nobody has taken in yet stays, and is told to whoever asks next.
-        let owed = self.runs.values().any(|known| matches!(known, Known::Looking | Known::Publishing(_)));
+        self.leaving = None;
         self.link = None;
-        if !owed {
-            self.outbox.say(&FromHost::Left);
-            self.outbox.wait_written(Instant::now() + Duration::from_secs(2));
-            let _ = super::room::remove(self.folder.root());
+        self.tell_ends();
+        self.outbox.say(&FromHost::Left);
+        self.outbox.wait_written(Instant::now() + Duration::from_secs(2));
+        if let Err(e) = super::room::remove(self.folder.root()) {
+            note("agent", format!("{} could not be removed: {e}", self.folder.root().display()));
         }
         self.end = Some(End::Left);
+    }
+
+    pub fn keeper_left(&mut self) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.keeper_left = true;
+        }
     }
 
     fn keeper_gone(&mut self) {
         self.link = None;
         if self.leaving.is_some() {
-            return self.left();
+            return self.keeper_left();
         }
         self.retry_keeper_at = None;
-        eprintln!("shoal agent: the keeper is gone; another is started");
+        note("agent", format!("the keeper is gone; another is started"));
         if let Err(why) = self.dial_keeper() {
             self.trouble("keeper", None, why);
             self.retry_keeper_at = Some(Instant::now() + Duration::from_secs(2));
@@ -380,7 +399,8 @@ impl Session {
         let by = *self.hello_by.get_or_insert_with(|| Instant::now() + HELLO_WITHIN);
         let busy = self.runs.values().any(|known| match known {
             Known::Looking => true,
-            Known::Publishing(publishing) => publishing.tries == 0,
+            // What goes to the daemon goes behind hello.
+            Known::Publishing(p) => p.tries == 0 && matches!(p.looked.note.publish, Publish::Folder(_)),
             _ => false,
         });
         let Some(facts) = self.facts.clone().filter(|_| !busy || Instant::now() >= by) else { return };
@@ -399,7 +419,7 @@ impl Session {
             trees: trees::list(&self.folder.trees()),
         };
         self.told_facts = Some(facts);
-        self.outbox.say(&hello);
+        self.outbox.greet(&hello);
         self.hello = true;
         let troubles: Vec<String> = self.troubles.values().cloned().collect();
         for what in troubles {
@@ -417,7 +437,7 @@ impl Session {
 
     pub fn trouble(&mut self, key: &str, attempt: Option<&Attempt>, what: String) {
         if self.troubles.get(key) != Some(&what) {
-            eprintln!("shoal agent: {what}");
+            note("agent", format!("{what}"));
             if self.hello {
                 self.outbox.say(&FromHost::Trouble { attempt: attempt.cloned(), what: what.clone(), over: false });
             }

@@ -7,6 +7,7 @@ use super::session::{Known, Session};
 use super::shelf::Where;
 use super::{Event, trees};
 use crate::keeper::command::{expand, home};
+use crate::queue::keeper::diary::note;
 use crate::queue::keeper::words::{Run, ToKeeper};
 use shoal_core::queue::line::FromHost;
 use shoal_core::queue::work::Start;
@@ -21,6 +22,9 @@ const BYTES: usize = 1 << 20;
 const TREE_TRIES: u32 = 3;
 /// An environment that could not be made is not tried again before.
 const ENVIRONMENT_AGAIN: Duration = Duration::from_secs(60);
+
+/// A full disk is tried again.
+const DISK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a start needs.
 enum Needs {
@@ -53,7 +57,7 @@ impl Session {
         if !std::mem::take(&mut self.look_again) || !self.greeted {
             return;
         }
-        let (mut runs, mut bytes) = (Vec::new(), 0);
+        let (mut runs, mut bytes, mut full) = (Vec::new(), 0, false);
         let pending: Vec<String> = self.pending.drain(..).collect();
         for name in pending {
             let Some(Known::Pending(start)) = self.runs.get(&name) else { continue };
@@ -68,7 +72,15 @@ impl Session {
                 }
                 Needs::Nothing(made) => {
                     let (venv, digest) = made.unzip();
-                    self.maker.run(&start, venv.as_deref(), digest)
+                    match self.maker.run(&start, venv.as_deref(), digest) {
+                        Ok(run) => run,
+                        Err(why) => {
+                            self.trouble("disk", None, format!("runs wait to be started on this host: {why}"));
+                            full = true;
+                            self.pending.push_back(name);
+                            continue;
+                        }
+                    }
                 }
                 Needs::Never(why, digest) => refused(&start, why, digest),
             };
@@ -81,6 +93,10 @@ impl Session {
             }
         }
         self.send_runs(runs);
+        match full {
+            true => self.disk_again_at = Some(Instant::now() + DISK_AGAIN),
+            false => self.no_more_trouble("disk"),
+        }
     }
 
     fn send_runs(&mut self, runs: Vec<Run>) {
@@ -170,7 +186,7 @@ impl Session {
                     let _ = events.send(Event::Tree(digest, done));
                 };
                 if let Err(e) = std::thread::Builder::new().name("unpack".into()).spawn(unpack) {
-                    eprintln!("shoal agent: no thread could be started: {e}");
+                    note("agent", format!("no thread could be started: {e}"));
                 }
             }
             // The last piece brings the failure: then it is asked for again.
@@ -192,7 +208,7 @@ impl Session {
                 self.outbox.say(&FromHost::HaveTree { digest });
             }
             Err(why) => {
-                eprintln!("shoal agent: {why}");
+                note("agent", format!("{why}"));
                 let tries = self.asked.entry(digest.clone()).or_insert(0);
                 *tries += 1;
                 if *tries <= TREE_TRIES {

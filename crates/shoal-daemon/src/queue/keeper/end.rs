@@ -1,5 +1,6 @@
 //! How does a run end? When its first process and everything it started is gone, and that is written down (GANG-1, QUEUE-2).
 
+use super::diary::note;
 use super::keep::{Keeper, WORTH_TELLING};
 use super::leftovers;
 use super::records::Line;
@@ -147,7 +148,7 @@ impl Keeper {
                 Some(taken.place)
             }
             Err(e) => {
-                eprintln!("shoal queue-keeper: the output of {} could not be kept: {e}", live.begins.name);
+                note("queue-keeper", format!("the output of {} could not be kept: {e}", live.begins.name));
                 self.logs.discard(log);
                 None
             }

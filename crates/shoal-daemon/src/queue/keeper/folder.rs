@@ -97,6 +97,11 @@ impl Folder {
         self.0.join("envs")
     }
 
+    /// What is to be removed.
+    pub fn trash(&self) -> PathBuf {
+        self.0.join("trash")
+    }
+
     pub fn attempts(&self) -> PathBuf {
         self.0.join("attempts")
     }

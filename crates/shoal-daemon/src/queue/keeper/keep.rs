@@ -1,6 +1,7 @@
 //! What does a keeper do all day? One loop, which waits for whatever comes next and never for anything else.
 
 use super::book::Book;
+use super::diary::note;
 use super::folder::Folder;
 use super::launch::{Environment, Launcher};
 use super::leftovers::Children;
@@ -152,7 +153,7 @@ impl Keeper {
 
     pub(super) fn in_trouble(&mut self, what: String) {
         if self.trouble.as_ref() != Some(&what) {
-            eprintln!("shoal queue-keeper: {what}");
+            note("queue-keeper", format!("{what}"));
             self.say(&FromKeeper::Trouble { what: what.clone(), over: false });
             self.trouble = Some(what);
         }
@@ -160,7 +161,7 @@ impl Keeper {
 
     pub(super) fn no_more_trouble(&mut self) {
         if let Some(what) = self.trouble.take() {
-            eprintln!("shoal queue-keeper: no more: {what}");
+            note("queue-keeper", format!("no more: {what}"));
             self.say(&FromKeeper::Trouble { what, over: true });
         }
     }
@@ -248,7 +249,7 @@ impl Keeper {
             let open: Vec<_> = self.live.values().flat_map(Live::lines).collect();
             let waits = self.added > self.synced;
             if let Err(e) = self.records.compact(&open, self.over.values()) {
-                eprintln!("shoal queue-keeper: its records could not be written anew: {e}");
+                note("queue-keeper", format!("its records could not be written anew: {e}"));
             } else if waits {
                 // All of it was just synced.
                 self.asked_to_sync = self.added;
@@ -258,11 +259,12 @@ impl Keeper {
         match self.packs.prune() {
             Ok((0, _)) => {}
             Ok((files, bytes)) => {
-                eprintln!(
-                    "shoal queue-keeper: removed the {files} oldest packs of logs ({bytes} bytes), to stay below the bound"
+                note(
+                    "queue-keeper",
+                    format!("removed the {files} oldest packs of logs ({bytes} bytes), to stay below the bound"),
                 );
             }
-            Err(e) => eprintln!("shoal queue-keeper: old packs of logs cannot be removed: {e}"),
+            Err(e) => note("queue-keeper", format!("old packs of logs cannot be removed: {e}")),
         }
     }
 

@@ -18,10 +18,12 @@
 //! | `records`, `sync` | what is written down; when it is on disk |
 //! | `recover` | what became of the runs of a keeper that is gone |
 //! | `daemon` | how a keeper comes to stand alone |
+//! | `diary` | what is written down for people |
 
 mod begin;
 mod book;
 mod daemon;
+pub mod diary;
 mod end;
 pub mod folder;
 mod hear;
@@ -41,6 +43,7 @@ pub mod words;
 pub use daemon::{connect, holder};
 
 use crate::proc;
+use diary::note;
 use folder::Folder;
 use keep::Keeper;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -58,7 +61,7 @@ pub fn main(store: &str) -> ExitCode {
     let folder = match Folder::open(store) {
         Ok(folder) => folder,
         Err(why) => {
-            eprintln!("shoal queue-keeper: {why}");
+            note("queue-keeper", format!("{why}"));
             return ExitCode::FAILURE;
         }
     };
@@ -66,7 +69,7 @@ pub fn main(store: &str) -> ExitCode {
         Ok(daemon::Side::Parent) => ExitCode::SUCCESS,
         Ok(daemon::Side::Keeper) => run(folder),
         Err(e) => {
-            eprintln!("shoal queue-keeper: {}: {e}", folder.root().display());
+            note("queue-keeper", format!("{}: {e}", folder.root().display()));
             ExitCode::FAILURE
         }
     }
@@ -79,7 +82,7 @@ pub fn run(folder: Folder) -> ExitCode {
         // Another is there already, which serves as well.
         Ok(None) => return ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("shoal queue-keeper: {}: {e}", folder.keeper_lock().display());
+            note("queue-keeper", format!("{}: {e}", folder.keeper_lock().display()));
             return ExitCode::FAILURE;
         }
     };
@@ -87,7 +90,7 @@ pub fn run(folder: Folder) -> ExitCode {
     match open(folder) {
         Ok(keeper) => keeper.keep(),
         Err(why) => {
-            eprintln!("shoal queue-keeper: {why}");
+            note("queue-keeper", format!("{why}"));
             return ExitCode::FAILURE;
         }
     }
@@ -106,7 +109,7 @@ fn open(folder: Folder) -> Result<Keeper, String> {
         format!("{} was written by a newer program (version {version}); update shoal on this host", at.display())
     })?;
     if known.unreadable > 0 {
-        eprintln!("shoal queue-keeper: {} lines of its records make no sense", known.unreadable);
+        note("queue-keeper", format!("{} lines of its records make no sense", known.unreadable));
     }
     let bound = std::env::var("SHOAL_PACKS_BOUND").ok().and_then(|v| v.parse().ok()).unwrap_or(packs::BOUND);
     let mut packs = packs::Packs::open(folder.packs(), bound).map_err(said(folder.packs()))?;

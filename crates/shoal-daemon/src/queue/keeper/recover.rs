@@ -1,6 +1,7 @@
 //! What became of the runs of a keeper that is gone? They are ended, and known as lost: how they would have ended nobody can tell any
 //! more, since only a parent hears that (QUEUE-2: nothing of an attempt is left when it is said to be over).
 
+use super::diary::note;
 use super::launch::MARK;
 use super::leftovers;
 use super::logs::{self, Log};
@@ -57,8 +58,9 @@ fn end_all(known: &Known) {
             Swept::Going => std::thread::sleep(STEP),
             Swept::Clean => return,
             Swept::Stuck(pids) => {
-                eprintln!(
-                    "shoal queue-keeper: processes {pids:?} of an earlier keeper do not end, not even by SIGKILL"
+                note(
+                    "queue-keeper",
+                    format!("processes {pids:?} of an earlier keeper do not end, not even by SIGKILL"),
                 );
                 return;
             }
@@ -107,7 +109,7 @@ fn put_away(name: &str, open: &Open, live: &Path, packs: &mut Packs) -> Option<s
     match packs.add(name, &log, &path, len) {
         Ok(taken) => Some(taken.place),
         Err(e) => {
-            eprintln!("shoal queue-keeper: the output of {name} could not be kept: {e}");
+            note("queue-keeper", format!("the output of {name} could not be kept: {e}"));
             None
         }
     }
@@ -120,7 +122,7 @@ fn remove_logs(live: &Path) {
         if let Err(e) = fs::remove_file(entry.path())
             && e.kind() != io::ErrorKind::NotFound
         {
-            eprintln!("shoal queue-keeper: {}: {e}", entry.path().display());
+            note("queue-keeper", format!("{}: {e}", entry.path().display()));
         }
     }
 }
