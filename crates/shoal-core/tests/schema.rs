@@ -60,7 +60,10 @@ fn schema_and_reader_agree() {
             true,
         ),
         (json!({"hosts": ["a"], "shared": "/nfs", "master": "a", "workers": ["a", "a"]}), true),
-        (json!({"hosts": ["a"], "queue": {"lost_after": "5m", "hosts": {"a": {"slots": 2, "owner": "u", "idle": "5m"}}}}), true),
+        (
+            json!({"hosts": ["a"], "queue": {"lost_after": "5m", "hosts": {"a": {"slots": 2, "owner": "u", "idle": "5m"}}}}),
+            true,
+        ),
         (json!({"hosts": ["a"], "queue": {"hosts": {"a": {"slot": 2}}}}), false),
         (json!({"hosts": []}), false),
         (json!({}), false),

@@ -65,7 +65,8 @@ fn pausing_explaining_following_and_stopping() {
     desk.says(&["why", "mlp"]);
 
     // Followed while it writes, to its end.
-    let mut follow = desk.shoal(&["logs", "-f", "mlp:0.0"]).stdout(std::process::Stdio::piped()).spawn().expect("shoal runs");
+    let mut follow =
+        desk.shoal(&["logs", "-f", "mlp:0.0"]).stdout(std::process::Stdio::piped()).spawn().expect("shoal runs");
     std::fs::write(&go, "").expect("a file");
     desk.until("mlp", "finished", |row| row["finished"] == 3);
     let mut said = String::new();
@@ -116,7 +117,9 @@ fn the_daemon_ends_and_runs_do_not() {
 #[test]
 fn help_says_when_to_use_it() {
     let desk = Desk::new();
-    for verb in ["sweep", "serve", "why", "results", "hosts", "drain", "pause", "resume", "retry", "token", "ps", "logs", "stop"] {
+    for verb in [
+        "sweep", "serve", "why", "results", "hosts", "drain", "pause", "resume", "retry", "token", "ps", "logs", "stop",
+    ] {
         let help = desk.says(&[verb, "--help"]);
         for part in ["Use it ", "Exit codes:", "Examples:"] {
             assert!(help.contains(part), "no `{part}` in the help of {verb}:\n{help}");

@@ -20,8 +20,7 @@ fn desk() -> Desk {
     desk
 }
 
-const GRID: [&str; 9] =
-    ["sweep", "--grid", "lr=0.1,0.01", "--grid", "width=64,256", "--name", "mlp", "--reps", "2"];
+const GRID: [&str; 9] = ["sweep", "--grid", "lr=0.1,0.01", "--grid", "width=64,256", "--name", "mlp", "--reps", "2"];
 
 #[test]
 fn a_grid_runs_to_its_end_and_is_topped_up() {

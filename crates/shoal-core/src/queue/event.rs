@@ -12,35 +12,105 @@ pub const EVENT_VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Submitted { at: Moment, sweep: Box<Sweep> },
+    Submitted {
+        at: Moment,
+        sweep: Box<Sweep>,
+    },
     /// The same name again: configurations that were not there, more reps, and what else may change later.
-    ToppedUp { at: Moment, name: String, new: Vec<Axes>, reps: u32, like: Box<Sweep> },
+    ToppedUp {
+        at: Moment,
+        name: String,
+        new: Vec<Axes>,
+        reps: u32,
+        like: Box<Sweep>,
+    },
     /// Decided here, before the host is told (QUEUE-2). Rank k of a gang runs on `places[k]`.
     /// With `after`, it takes the seats of that one when it is over.
-    Assigned { at: Moment, attempt: Attempt, places: Vec<Seat>, after: Option<Attempt> },
-    Began { at: Moment, attempt: Attempt },
-    Ended { at: Moment, host: String, ended: Box<Ended> },
+    Assigned {
+        at: Moment,
+        attempt: Attempt,
+        places: Vec<Seat>,
+        after: Option<Attempt>,
+    },
+    Began {
+        at: Moment,
+        attempt: Attempt,
+    },
+    Ended {
+        at: Moment,
+        host: String,
+        ended: Box<Ended>,
+    },
     /// Somebody asked for it. Runs that wait are stopped at once; those that live are asked to end.
-    StopAsked { at: Moment, by: String, target: Target },
+    StopAsked {
+        at: Moment,
+        by: String,
+        target: Target,
+    },
     /// A live attempt was told to end, so that it is not told again by every plan. Ends without success from here on are
     /// `Stopped`: for good if somebody asked for it, else the run waits again free of charge (the owner of the desk is back).
-    Stopping { at: Moment, attempt: Attempt, checkpoint_first: bool, why: String },
+    Stopping {
+        at: Moment,
+        attempt: Attempt,
+        checkpoint_first: bool,
+        why: String,
+    },
     /// Failed and stopped runs of it may start again.
-    Retried { at: Moment, by: String, target: Target },
-    Paused { at: Moment, by: String, what: Pausable },
-    Resumed { at: Moment, by: String, what: Pausable },
-    HostAdded { at: Moment, policy: HostPolicy },
-    HostRemoved { at: Moment, name: String },
-    HostSeen { at: Moment, name: String, facts: Box<HostFacts> },
+    Retried {
+        at: Moment,
+        by: String,
+        target: Target,
+    },
+    Paused {
+        at: Moment,
+        by: String,
+        what: Pausable,
+    },
+    Resumed {
+        at: Moment,
+        by: String,
+        what: Pausable,
+    },
+    HostAdded {
+        at: Moment,
+        policy: HostPolicy,
+    },
+    HostRemoved {
+        at: Moment,
+        name: String,
+    },
+    HostSeen {
+        at: Moment,
+        name: String,
+        facts: Box<HostFacts>,
+    },
     /// Nothing heard of it; what it runs goes on as far as we know.
-    HostSilent { at: Moment, name: String },
+    HostSilent {
+        at: Moment,
+        name: String,
+    },
     /// Silent for longer than its policy bears, booted anew, or somebody said so: what it ran is lost and starts elsewhere.
-    HostLost { at: Moment, name: String, why: String },
+    HostLost {
+        at: Moment,
+        name: String,
+        why: String,
+    },
     /// The owner is back, or it fails everything: takes no more, and why.
-    HostDrained { at: Moment, name: String, why: String },
-    QuotaSet { at: Moment, user: String, slots: Option<u32> },
+    HostDrained {
+        at: Moment,
+        name: String,
+        why: String,
+    },
+    QuotaSet {
+        at: Moment,
+        user: String,
+        slots: Option<u32>,
+    },
     /// Forget a complete sweep; results stay.
-    Forgotten { at: Moment, name: String },
+    Forgotten {
+        at: Moment,
+        name: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,24 +18,54 @@ pub const BODY_LIMIT: usize = 1 << 20;
 #[serde(rename_all = "snake_case")]
 pub enum ToHost {
     /// The first word. `store` names the daemon's store: an agent keeps a folder for each, and never mixes them.
-    Hello { version: u32, store: String, host: String },
+    Hello {
+        version: u32,
+        store: String,
+        host: String,
+    },
     /// Idempotent: an attempt that the host knows already is not started again (QUEUE-2).
-    Start { starts: Vec<Start> },
-    Stop { attempt: Attempt, checkpoint_first: bool, grace_seconds: u32 },
+    Start {
+        starts: Vec<Start>,
+    },
+    Stop {
+        attempt: Attempt,
+        checkpoint_first: bool,
+        grace_seconds: u32,
+    },
     /// These endings are in the journal; the host may forget them.
-    Ended { attempts: Vec<Attempt> },
+    Ended {
+        attempts: Vec<Attempt>,
+    },
     /// The same for processes of gangs, each by its rank: others of the attempt may still live on the host.
-    EndedRanks { ended: Vec<(Attempt, u32)> },
+    EndedRanks {
+        ended: Vec<(Attempt, u32)>,
+    },
     /// A piece (the body) of a packed tree; `last` completes it and its digest is checked.
-    Tree { digest: String, at: u64, last: bool },
+    Tree {
+        digest: String,
+        at: u64,
+        last: bool,
+    },
     /// The results are in the store, or will never be: the host may remove its copy, or keep it apart.
-    Published { attempt: Attempt, problem: Option<String> },
+    Published {
+        attempt: Attempt,
+        problem: Option<String>,
+    },
     /// Output of an attempt from this byte on, and whatever comes if `follow`. `ask` comes back with every piece.
-    Log { ask: u64, attempt: Attempt, from: u64, follow: bool },
-    CancelLog { ask: u64 },
+    Log {
+        ask: u64,
+        attempt: Attempt,
+        from: u64,
+        follow: bool,
+    },
+    CancelLog {
+        ask: u64,
+    },
     Ping,
     /// End everything of this store on the host, then leave nothing behind.
-    Leave { stop_runs: bool },
+    Leave {
+        stop_runs: bool,
+    },
 }
 
 /// From the agent.
@@ -43,20 +73,51 @@ pub enum ToHost {
 #[serde(rename_all = "snake_case")]
 pub enum FromHost {
     /// The first word: what lives here, what has ended and was not acknowledged, which trees are here.
-    Hello { version: u32, facts: Box<HostFacts>, alive: Vec<Attempt>, ended: Vec<Ended>, trees: Vec<String> },
-    Began { attempt: Attempt, at: Moment },
-    Ended { ended: Vec<Ended> },
-    Facts { facts: Box<HostFacts> },
+    Hello {
+        version: u32,
+        facts: Box<HostFacts>,
+        alive: Vec<Attempt>,
+        ended: Vec<Ended>,
+        trees: Vec<String>,
+    },
+    Began {
+        attempt: Attempt,
+        at: Moment,
+    },
+    Ended {
+        ended: Vec<Ended>,
+    },
+    Facts {
+        facts: Box<HostFacts>,
+    },
     /// It has to come before anything that needs it starts.
-    NeedTree { digest: String },
-    HaveTree { digest: String },
+    NeedTree {
+        digest: String,
+    },
+    HaveTree {
+        digest: String,
+    },
     /// A piece (the body, of a tar) of what a run leaves, for `Publish::Send`. `Ended` comes after `Published` was heard.
-    Result { attempt: Attempt, at: u64, last: bool },
+    Result {
+        attempt: Attempt,
+        at: u64,
+        last: bool,
+    },
     /// A piece of output (the body). `end`: nothing more will come.
-    Log { ask: u64, from: u64, end: bool },
-    NoLog { ask: u64, why: String },
+    Log {
+        ask: u64,
+        from: u64,
+        end: bool,
+    },
+    NoLog {
+        ask: u64,
+        why: String,
+    },
     /// Numbers a live attempt printed last.
-    Metrics { attempt: Attempt, metrics: Vec<(String, String)> },
+    Metrics {
+        attempt: Attempt,
+        metrics: Vec<(String, String)>,
+    },
     /// Something is wrong that ends no attempt by itself: a full disk, a shared folder that is away. For people, and said again when it
     /// is over (`over`).
     Trouble {

@@ -102,7 +102,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let wrong = || format!("`{text}` names no sweep, configuration or run; they look like mlp, mlp:17 and mlp:17.2");
+        let wrong =
+            || format!("`{text}` names no sweep, configuration or run; they look like mlp, mlp:17 and mlp:17.2");
         let (sweep, rest) = match text.split_once(':') {
             None => (text, None),
             Some((sweep, rest)) => (sweep, Some(rest)),

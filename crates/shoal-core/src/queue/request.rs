@@ -16,43 +16,94 @@ pub const REQUEST_VERSION: u32 = 1;
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// The first word on every connection.
-    Hello { version: u32 },
+    Hello {
+        version: u32,
+    },
     /// Answered by `Submitted` when it is durable (QUEUE-1).
-    Submit { sweep: Box<Sweep> },
+    Submit {
+        sweep: Box<Sweep>,
+    },
     /// Which of these trees the store lacks.
-    Lacks { digests: Vec<String> },
+    Lacks {
+        digests: Vec<String>,
+    },
     /// A piece (the body) of a packed tree; the last is answered by `Done` when it is durable.
-    Tree { digest: String, at: u64, last: bool },
-    Sweeps { all: bool },
-    Runs { filter: Filter, from: u32, limit: u32 },
-    Logs { run: RunId, attempt: Option<u32>, follow: bool },
+    Tree {
+        digest: String,
+        at: u64,
+        last: bool,
+    },
+    Sweeps {
+        all: bool,
+    },
+    Runs {
+        filter: Filter,
+        from: u32,
+        limit: u32,
+    },
+    Logs {
+        run: RunId,
+        attempt: Option<u32>,
+        follow: bool,
+    },
     /// Answered by `Sweeps` with that one whenever it has changed, at most five times a second, and by `Done` when nothing of it waits or runs.
-    Wait { sweep: String },
+    Wait {
+        sweep: String,
+    },
     /// Answered by `Counted`. `now`: without the sweep's grace.
     Stop {
         target: Target,
         #[serde(default)]
         now: bool,
     },
-    Retry { target: Target },
+    Retry {
+        target: Target,
+    },
     /// A sweep of which nothing lives, whatever waits: its name is free again, and results stay where they are. Answered by `Done`.
-    Forget { sweep: String },
-    Pause { what: Pausable },
-    Resume { what: Pausable },
-    Drain { host: String },
-    Why { target: Target },
+    Forget {
+        sweep: String,
+    },
+    Pause {
+        what: Pausable,
+    },
+    Resume {
+        what: Pausable,
+    },
+    Drain {
+        host: String,
+    },
+    Why {
+        target: Target,
+    },
     /// Every finished run of a sweep with its configuration and metrics, in pages.
-    Results { sweep: String, from: u32, limit: u32 },
+    Results {
+        sweep: String,
+        from: u32,
+        limit: u32,
+    },
     Hosts,
-    AddHosts { policies: Vec<super::host::HostPolicy> },
+    AddHosts {
+        policies: Vec<super::host::HostPolicy>,
+    },
     /// What runs there is lost if `lost`, else it has to be empty.
-    RemoveHost { name: String, lost: bool },
+    RemoveHost {
+        name: String,
+        lost: bool,
+    },
     /// Tokens: one for each user; shown once.
-    AddToken { user: String, role: Role, days: Option<u32> },
-    RemoveToken { user: String },
+    AddToken {
+        user: String,
+        role: Role,
+        days: Option<u32>,
+    },
+    RemoveToken {
+        user: String,
+    },
     Tokens,
     /// Ends the daemon; runs go on unless `stop_runs`.
-    Shutdown { stop_runs: bool },
+    Shutdown {
+        stop_runs: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,23 +137,60 @@ pub enum RunState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    Hello { version: u32, store: String, user: String },
-    Submitted { sweep: String, cells: u32, new_cells: u32, waiting: u64, already_done: u64 },
-    Lacks { digests: Vec<String> },
-    Sweeps { sweeps: Vec<SweepRow> },
-    Runs { runs: Vec<RunRow>, total: u64 },
-    Why { reasons: Vec<WhyRow> },
-    Results { names: Vec<String>, rows: Vec<ResultRow>, total: u64 },
-    Hosts { hosts: Vec<HostRow> },
+    Hello {
+        version: u32,
+        store: String,
+        user: String,
+    },
+    Submitted {
+        sweep: String,
+        cells: u32,
+        new_cells: u32,
+        waiting: u64,
+        already_done: u64,
+    },
+    Lacks {
+        digests: Vec<String>,
+    },
+    Sweeps {
+        sweeps: Vec<SweepRow>,
+    },
+    Runs {
+        runs: Vec<RunRow>,
+        total: u64,
+    },
+    Why {
+        reasons: Vec<WhyRow>,
+    },
+    Results {
+        names: Vec<String>,
+        rows: Vec<ResultRow>,
+        total: u64,
+    },
+    Hosts {
+        hosts: Vec<HostRow>,
+    },
     /// A piece of output (the body).
-    Log { attempt: u32 },
-    Counted { runs: u64 },
+    Log {
+        attempt: u32,
+    },
+    Counted {
+        runs: u64,
+    },
     /// The secret, this once.
-    Token { user: String, token: String },
-    Tokens { users: Vec<(String, Role, Option<Moment>)> },
+    Token {
+        user: String,
+        token: String,
+    },
+    Tokens {
+        users: Vec<(String, Role, Option<Moment>)>,
+    },
     Done,
     /// What failed, why, and what to do.
-    Refused { why: String, hint: Option<String> },
+    Refused {
+        why: String,
+        hint: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

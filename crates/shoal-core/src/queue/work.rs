@@ -69,13 +69,19 @@ pub enum Ending {
     OutOfMemory,
     TimeLimit,
     /// The program was never executed.
-    NotStarted { why: String },
+    NotStarted {
+        why: String,
+    },
     /// We asked it to end.
     Stopped,
     /// The host, or the keeper, is gone; what became of it cannot be known. Nothing of it is left.
-    Lost { why: String },
+    Lost {
+        why: String,
+    },
     /// It succeeded, but its results could not be put where they belong; they are kept on the host.
-    NotPublished { why: String },
+    NotPublished {
+        why: String,
+    },
 }
 
 /// What a host knows when an attempt is over. Kept there until it is acknowledged (QUEUE-2).

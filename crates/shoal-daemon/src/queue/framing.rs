@@ -67,8 +67,11 @@ fn head_and_json<T: Serialize>(message: &T, body: usize) -> Result<Vec<u8>, Fram
     Ok(out)
 }
 
+/// JSON, body, and how many bytes they took.
+pub type Split<'a> = (&'a [u8], &'a [u8], usize);
+
 /// Where the JSON and the body of the first message of `bytes` are, and where it ends; nothing if more bytes are needed. Pure.
-pub fn split(bytes: &[u8]) -> Result<Option<(&[u8], &[u8], usize)>, FramingError> {
+pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, FramingError> {
     let Some(head) = bytes.first_chunk::<HEAD>() else { return Ok(None) };
     let (json, body) = lengths(head)?;
     let end = HEAD + json + body;

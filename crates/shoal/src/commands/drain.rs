@@ -22,6 +22,9 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         0 => "it is empty".to_string(),
         running => format!("{} go on there", count(running.into(), "run")),
     };
-    eprintln!("shoal drain: {}: nothing more starts; {rest}; `shoal resume --host {}` takes it back", row.name, row.name);
+    eprintln!(
+        "shoal drain: {}: nothing more starts; {rest}; `shoal resume --host {}` takes it back",
+        row.name, row.name
+    );
     Ok(Exit::Success.into())
 }

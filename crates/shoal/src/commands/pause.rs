@@ -20,7 +20,9 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     };
     match args.json {
         true => crate::say::line(json!({ "paused": name })),
-        false => eprintln!("shoal pause: {name}: nothing more starts; what runs goes on; `shoal resume {undo}` undoes it"),
+        false => {
+            eprintln!("shoal pause: {name}: nothing more starts; what runs goes on; `shoal resume {undo}` undoes it")
+        }
     }
     Ok(Exit::Success.into())
 }

@@ -43,8 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         return Ok(Exit::Success.into());
     }
     let runs = args.runs || args.csv;
-    let choice =
-        Choice { runs, all_parameters: args.csv, columns: args.columns.clone(), sort: args.sort.clone() };
+    let choice = Choice { runs, all_parameters: args.csv, columns: args.columns.clone(), sort: args.sort.clone() };
     let shown = shoal_core::queue::results::table(&rows, &choice).map_err(NotBegun::Wrong)?;
     crate::say::out(if args.csv { shown.csv() } else { shown.text(table::width()) });
     Ok(Exit::Success.into())

@@ -87,7 +87,9 @@ fn say(args: &Args, taken: &Taken) {
     }
     eprintln!("{text}");
     if !args.wait && *waiting > 0 {
-        eprintln!("  `shoal ps {sweep}` shows it, `shoal logs -f {sweep}:0.0` follows its first run, `shoal stop {sweep}` ends it");
+        eprintln!(
+            "  `shoal ps {sweep}` shows it, `shoal logs -f {sweep}:0.0` follows its first run, `shoal stop {sweep}` ends it"
+        );
     }
 }
 

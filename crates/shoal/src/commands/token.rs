@@ -19,7 +19,9 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
                 Answer::Token { user, token } if *json => crate::say::line(json!({ "user": user, "token": token })),
                 Answer::Token { user, token } => {
                     crate::say::line(token);
-                    eprintln!("shoal token: this is {user}'s token; it is shown only now. Whoever has it is {user}: give it to nobody else");
+                    eprintln!(
+                        "shoal token: this is {user}'s token; it is shown only now. Whoever has it is {user}: give it to nobody else"
+                    );
                 }
                 other => return Err(queue.odd(&request, &other)),
             }
@@ -34,7 +36,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
                 other => return Err(queue.odd(&Request::Tokens, &other)),
             };
             if *json {
-                let rows = users.iter().map(|(user, role, until)| json!({ "user": user, "role": role, "until": until }));
+                let rows =
+                    users.iter().map(|(user, role, until)| json!({ "user": user, "role": role, "until": until }));
                 crate::say::line(json!({ "tokens": rows.collect::<Vec<_>>() }));
             } else {
                 let now = times::now();

@@ -80,8 +80,12 @@ mod tests {
             code: "slots".into(),
             starts_at,
         };
-        let rows = [row(0, "all slots are taken", None), row(1, "all slots are taken", None), row(2, "it is paused", None)];
-        assert_eq!(text(&rows, 0, 100), "mlp:1.0 and mlp:1.1: waiting: all slots are taken\nmlp:1.2: waiting: it is paused\n");
+        let rows =
+            [row(0, "all slots are taken", None), row(1, "all slots are taken", None), row(2, "it is paused", None)];
+        assert_eq!(
+            text(&rows, 0, 100),
+            "mlp:1.0 and mlp:1.1: waiting: all slots are taken\nmlp:1.2: waiting: it is paused\n"
+        );
         let soon = text(&[row(0, "all slots are taken", Some(65_000))], 0, 100);
         assert!(soon.contains("probably starts in 1 min 5 s (at "), "{soon}");
     }

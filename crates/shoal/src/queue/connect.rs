@@ -91,7 +91,11 @@ impl Queue {
     }
 
     /// A request with many answers, until the daemon says that it is done, or whoever listens has enough.
-    pub fn stream(&mut self, request: &Request, take: impl FnMut(Answer, &[u8]) -> ControlFlow<()>) -> Result<(), NotBegun> {
+    pub fn stream(
+        &mut self,
+        request: &Request,
+        take: impl FnMut(Answer, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), NotBegun> {
         self.client.stream(request, take).map_err(unreached)
     }
 
@@ -184,7 +188,11 @@ pub fn until_gone(store: &Store) -> Result<(), NotBegun> {
     let end = Instant::now() + ENDING;
     while let Some(holder) = holder(store) {
         if Instant::now() > end {
-            let why = format!("the daemon of {} was told to end and has not after {} s", store.root.display(), ENDING.as_secs());
+            let why = format!(
+                "the daemon of {} was told to end and has not after {} s",
+                store.root.display(),
+                ENDING.as_secs()
+            );
             return Err(NotBegun::Here(format!("{why} ({holder:?})")));
         }
         std::thread::sleep(Duration::from_millis(20));

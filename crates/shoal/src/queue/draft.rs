@@ -73,7 +73,10 @@ fn from_file(file: &Path) -> Result<(Draft, PathBuf, String), NotBegun> {
     }
     if about.len() > MOST_FILE {
         let hint = "lists of that length come from a program: `--from-json`";
-        return Err(NotBegun::Wrong(format!("{shown} has {} bytes, more than {MOST_FILE}\n  hint: {hint}", about.len())));
+        return Err(NotBegun::Wrong(format!(
+            "{shown} has {} bytes, more than {MOST_FILE}\n  hint: {hint}",
+            about.len()
+        )));
     }
     let mut bytes = Vec::new();
     let read = std::fs::File::open(file).and_then(|f| f.take(MOST_FILE).read_to_end(&mut bytes));
@@ -140,7 +143,9 @@ fn replace(draft: &mut Draft, args: &Args, here: &Path) -> Result<(), NotBegun> 
     draft.wants.memory_bytes = args.memory.or(draft.wants.memory_bytes);
     draft.wants.gpu_memory_bytes = args.gpu_memory.or(draft.wants.gpu_memory_bytes);
     if draft.wants.gpu_memory_bytes.is_some() && draft.wants.gpus_milli == 0 {
-        return Err(NotBegun::Wrong("--gpu-memory without --gpus\n  hint: say how much of a device a run computes with: `--gpus 0.25`".into()));
+        return Err(NotBegun::Wrong(
+            "--gpu-memory without --gpus\n  hint: say how much of a device a run computes with: `--gpus 0.25`".into(),
+        ));
     }
     if !args.on.is_empty() {
         draft.wants.on.clone_from(&args.on);
@@ -190,7 +195,9 @@ fn folders(draft: &mut Draft, args: &Args, here: &Path) -> Result<(), NotBegun> 
     }
     if draft.folder.is_some() && !draft.data.is_empty() {
         let hint = "give the program the data's path, or let the source be copied too";
-        return Err(NotBegun::Wrong(format!("data is found in a run's own folder, and without source there is none\n  hint: {hint}")));
+        return Err(NotBegun::Wrong(format!(
+            "data is found in a run's own folder, and without source there is none\n  hint: {hint}"
+        )));
     }
     Ok(())
 }

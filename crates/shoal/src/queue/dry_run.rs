@@ -41,7 +41,8 @@ pub fn text(sweep: &Sweep, trees: &[Planned], all: bool, width: usize) -> String
 }
 
 fn table(sweep: &Sweep, differing: &[String], most: u64, width: usize) -> String {
-    let columns: Vec<_> = std::iter::once(right("CELL", 0)).chain(differing.iter().map(|name| table::named(name))).collect();
+    let columns: Vec<_> =
+        std::iter::once(right("CELL", 0)).chain(differing.iter().map(|name| table::named(name))).collect();
     let mut rows = Vec::new();
     for cell in 0..u32::try_from(most).unwrap_or(u32::MAX) {
         let Some(config) = cells::config(sweep, cell) else { break };

@@ -11,6 +11,7 @@ pub fn find(queue: &mut Queue, name: &str) -> Result<HostRow, NotBegun> {
         return Ok(row.clone());
     }
     let near = closest(name, rows.iter().map(|row| row.name.as_str()));
-    let near = near.map_or_else(|| "`shoal hosts` lists those there are".into(), |near| format!("did you mean {near}?"));
+    let near =
+        near.map_or_else(|| "`shoal hosts` lists those there are".into(), |near| format!("did you mean {near}?"));
     Err(NotBegun::Wrong(format!("no host {name} in the queue; {near}")))
 }

@@ -64,7 +64,8 @@ pub fn runs(rows: &[RunRow], now: Moment, width: usize) -> String {
         left("METRICS", 4, 60),
     ];
     let cells = rows.iter().map(|row| {
-        let parameters: Vec<String> = row.differs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+        let parameters: Vec<String> =
+            row.differs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
         let metrics: Vec<String> = row.metrics.iter().map(|(name, value)| format!("{name}={value}")).collect();
         vec![
             row.run.to_string(),
@@ -107,7 +108,8 @@ pub fn groups(head: &'static str, rows: &[(String, [u64; 5])], width: usize) -> 
         .chain(["WAITING", "RUNNING", "FINISHED", "FAILED", "STOPPED"].map(|head| right(head, 0)))
         .collect();
     let many = |n: &u64| if *n == 0 { String::new() } else { n.to_string() };
-    let cells = rows.iter().map(|(what, counts)| std::iter::once(what.clone()).chain(counts.iter().map(many)).collect());
+    let cells =
+        rows.iter().map(|(what, counts)| std::iter::once(what.clone()).chain(counts.iter().map(many)).collect());
     table::render(&columns, &cells.collect::<Vec<Vec<String>>>(), width)
 }
 

@@ -19,7 +19,9 @@ pub fn of(folder: &Path, virtualenv: Option<&str>) -> (Provenance, Option<Vec<u8
     let commit = git(folder, &["rev-parse", "--verify", "--quiet", "HEAD"], 200);
     let commit = commit.and_then(|text| String::from_utf8(text).ok()).map(|text| text.trim().to_string());
     let commit = commit.filter(|text| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit()));
-    let diff = commit.as_ref().and_then(|_| git(folder, &["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", "--"], MOST_DIFF));
+    let diff = commit.as_ref().and_then(|_| {
+        git(folder, &["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", "--"], MOST_DIFF)
+    });
     let provenance = Provenance {
         folder: folder.display().to_string(),
         host: shoal_sync::host::name(),
@@ -65,9 +67,8 @@ fn environment(virtualenv: Option<&str>) -> Option<PathBuf> {
 /// `name==version` of all that is installed, from the names of their metadata folders: no Python has to start for it.
 fn packages(environment: &Path) -> Vec<String> {
     let folders = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let pythons = folders(environment.join("lib")).filter(|path| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
-    });
+    let pythons = folders(environment.join("lib"))
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python")));
     let mut found: Vec<String> = pythons
         .flat_map(|python| folders(python.join("site-packages")))
         .filter_map(|path| {

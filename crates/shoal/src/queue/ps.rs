@@ -94,7 +94,9 @@ fn groups(args: &Args, queue: &mut Queue, mut filter: Filter, group: Group) -> R
         Group::Host => "HOST",
         Group::State => "STATE",
     };
-    let needs_runs = group == Group::Host || filter.host.is_some() || filter.target.as_ref().is_some_and(|t| target::name_of(t) != t.to_string());
+    let needs_runs = group == Group::Host
+        || filter.host.is_some()
+        || filter.target.as_ref().is_some_and(|t| target::name_of(t) != t.to_string());
     if needs_runs {
         if filter.states.is_empty() && group == Group::Host {
             // Where runs were before is history; where they are is the question.
@@ -126,7 +128,8 @@ fn groups(args: &Args, queue: &mut Queue, mut filter: Filter, group: Group) -> R
     let rows: Vec<(String, [u64; 5])> = counts.into_iter().filter(|(_, of)| of.iter().any(|n| *n > 0)).collect();
     if args.json {
         let groups = rows.iter().map(|(what, of)| {
-            let of: serde_json::Map<_, _> = STATES.iter().map(|s| (lists::word(*s).into(), json!(of[index(*s)]))).collect();
+            let of: serde_json::Map<_, _> =
+                STATES.iter().map(|s| (lists::word(*s).into(), json!(of[index(*s)]))).collect();
             json!({ "group": what, "runs": of })
         });
         crate::say::line(json!({ "groups": groups.collect::<Vec<_>>() }));

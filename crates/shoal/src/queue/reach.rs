@@ -1,17 +1,17 @@
 //! How does the daemon get to the agent of another machine? Over the system's ssh, with our program put there if it is missing.
 
 use crate::commands::run::{NotBegun, parcel_for};
+use crate::later::launched::Launched;
 use crate::launch::program;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
-use crate::later::launched::Launched;
 use shoal_core::fleet::Fleet;
 use shoal_core::queue::host::{HostPolicy, Reached};
 use shoal_daemon::queue::serve::{LineStream, Reacher};
+use shoal_hosts::Process;
 use shoal_hosts::process::End;
 use shoal_hosts::ssh::Settings;
 use shoal_hosts::ssh::deliver::Parcel;
-use shoal_hosts::Process;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -47,7 +47,8 @@ impl Reacher for Ssh {
             return Err(format!("{} is not reached over ssh", policy.name));
         };
         let fleet = read_way(text).map_err(|e| format!("how {} is reached cannot be read: {e}", policy.name))?;
-        let host = fleet.host(&policy.name).ok_or_else(|| format!("{base} does not say how {} is reached", policy.name))?;
+        let host =
+            fleet.host(&policy.name).ok_or_else(|| format!("{base} does not say how {} is reached", policy.name))?;
         let words = format!("host agent --store {store}");
         let started = program::start(&fleet, &self.settings, self.parcel()?, host, &words);
         let process = started.map_err(|broken| match broken.hint.as_str() {
@@ -172,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_line_carries_both_ways_and_can_be_cut_while_somebody_waits() {
-        let LineStream { mut to, mut from, cut } = line(local::start(Command::new("cat")).expect("cat")).expect("a line");
+        let LineStream { mut to, mut from, cut } =
+            line(local::start(Command::new("cat")).expect("cat")).expect("a line");
         to.write_all(b"hello").expect("written");
         let mut back = [0u8; 5];
         from.read_exact(&mut back).expect("read");
@@ -185,7 +187,8 @@ mod tests {
 
     #[test]
     fn the_way_to_a_host_reads_back_as_it_was_written() {
-        let text = "hosts:\n  - {name: gate, user: me, port: 2222}\n  - {name: in, address: 10.0.0.2, key: /k, jump: gate}\n";
+        let text =
+            "hosts:\n  - {name: gate, user: me, port: 2222}\n  - {name: in, address: 10.0.0.2, key: /k, jump: gate}\n";
         let fleet = shoal_core::fleet::read("lab.yaml", text).expect("a fleet").fleet;
         let again = read_way(&write_way(&fleet)).expect("a fleet");
         for (a, b) in fleet.hosts.iter().zip(&again.hosts) {

@@ -105,10 +105,7 @@ mod tests {
     fn wide_and_narrow() {
         let rows = [row(["mlp:1.0", "3", "node1", "a long\nreason it is"]), row(["mlp:10.0", "12", "node22", ""])];
         let wide = render(&COLUMNS, &rows, 80);
-        assert_eq!(
-            wide,
-            "RUN        N  HOST    WHY\nmlp:1.0    3  node1   a long re...\nmlp:10.0  12  node22\n"
-        );
+        assert_eq!(wide, "RUN        N  HOST    WHY\nmlp:1.0    3  node1   a long re...\nmlp:10.0  12  node22\n");
         let narrow = render(&COLUMNS, &rows, 28);
         assert_eq!(narrow, "RUN        N  WHY\nmlp:1.0    3  a long re...\nmlp:10.0  12\n");
         let least = render(&COLUMNS, &rows, 1);

@@ -23,7 +23,9 @@ pub fn find_run(queue: &mut Queue, word: &str) -> Result<RunId, NotBegun> {
             if u64::from(row.cells) * u64::from(row.reps) == 1 {
                 return Ok(RunId { sweep, cell: 0, rep: 0 });
             }
-            Err(NotBegun::Wrong(format!("{sweep} is a sweep of many runs; say which: `{sweep}:0.0`, as `shoal ps {sweep}` lists them")))
+            Err(NotBegun::Wrong(format!(
+                "{sweep} is a sweep of many runs; say which: `{sweep}:0.0`, as `shoal ps {sweep}` lists them"
+            )))
         }
     }
 }
@@ -43,14 +45,22 @@ fn check(sweeps: &[SweepRow], target: &Target) -> Result<(), String> {
     };
     let cells = |cell: u32| match cell < row.cells {
         true => Ok(()),
-        false => Err(format!("{name} has no configuration {cell}; they are numbered from 0 to {}", row.cells.saturating_sub(1))),
+        false => Err(format!(
+            "{name} has no configuration {cell}; they are numbered from 0 to {}",
+            row.cells.saturating_sub(1)
+        )),
     };
     match target {
         Target::Sweep(_) => Ok(()),
         Target::Cell(_, cell) => cells(*cell),
         Target::Run(run) => cells(run.cell).and_then(|()| match run.rep < row.reps {
             true => Ok(()),
-            false => Err(format!("{name}:{} has no copy {}; they are numbered from 0 to {}", run.cell, run.rep, row.reps.saturating_sub(1))),
+            false => Err(format!(
+                "{name}:{} has no copy {}; they are numbered from 0 to {}",
+                run.cell,
+                run.rep,
+                row.reps.saturating_sub(1)
+            )),
         }),
     }
 }

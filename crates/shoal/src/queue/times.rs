@@ -45,12 +45,7 @@ mod tests {
 
     #[test]
     fn lengths_have_two_units_at_most() {
-        for (ms, text) in [
-            (65_000, "1 min 5 s"),
-            (59_000, "59 s"),
-            (3_600_000, "1 h 0 min"),
-            (90_000_000, "1 d 1 h"),
-        ] {
+        for (ms, text) in [(65_000, "1 min 5 s"), (59_000, "59 s"), (3_600_000, "1 h 0 min"), (90_000_000, "1 d 1 h")] {
             assert_eq!(coarse(ms), text);
         }
         assert_eq!((left(Some(5_000), 10_000), left(None, 0)), (String::new(), String::new()));

@@ -87,7 +87,8 @@ fn send_packed(queue: &mut Queue, mut packed: pack::Packed, what: &str, quiet: b
     let mut piece = vec![0u8; BODY_LIMIT];
     let mut at = 0;
     loop {
-        let n = fill(&mut packed.file, &mut piece).map_err(|e| NotBegun::Here(format!("{what} cannot be read: {e}")))?;
+        let n =
+            fill(&mut packed.file, &mut piece).map_err(|e| NotBegun::Here(format!("{what} cannot be read: {e}")))?;
         let last = at + n as u64 >= packed.bytes;
         let request = Request::Tree { digest: packed.digest.clone(), at, last };
         match queue.send(&request, &piece[..n])? {

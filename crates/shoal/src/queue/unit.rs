@@ -5,7 +5,8 @@ use crate::commands::run::NotBegun;
 use shoal_core::quote::join;
 
 pub fn text(args: &Args) -> Result<String, NotBegun> {
-    let me = std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
+    let me =
+        std::env::current_exe().map_err(|e| NotBegun::Here(format!("cannot find this program's own file: {e}")))?;
     let me = me.display().to_string();
     Ok(match &args.agent {
         Some(address) => agent(&me, address),

@@ -130,7 +130,10 @@ fn conclude(sweep: &str, mut screen: Screen) -> Result<ExitCode, NotBegun> {
         eprintln!("  and {} more: `shoal ps {sweep} --state failed`", total - u64::from(NAMED));
     }
     if let Some(first) = runs.first() {
-        eprintln!("  hint: `shoal logs {}` shows what it wrote; `shoal retry {sweep}` runs again what failed or was stopped", first.run);
+        eprintln!(
+            "  hint: `shoal logs {}` shows what it wrote; `shoal retry {sweep}` runs again what failed or was stopped",
+            first.run
+        );
     }
     Ok(Exit::RunFailed.into())
 }

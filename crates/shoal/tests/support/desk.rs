@@ -121,7 +121,16 @@ impl Desk {
         redactions.replace(&super::host(), "[here]");
         let text = redactions.apply(text);
         // Widths of columns follow from what is hidden.
-        text.lines().map(|line| line.split("   ").filter(|part| !part.trim().is_empty()).map(str::trim_end).collect::<Vec<_>>().join("   ") + "\n").collect()
+        text.lines()
+            .map(|line| {
+                line.split("   ")
+                    .filter(|part| !part.trim().is_empty())
+                    .map(str::trim_end)
+                    .collect::<Vec<_>>()
+                    .join("   ")
+                    + "\n"
+            })
+            .collect()
     }
 
     /// Waits until `shoal ps --json` has this sweep in such a state; gives its row.
@@ -142,7 +151,10 @@ impl Drop for Desk {
                 eprint!("{output}");
             }
             if std::thread::panicking() {
-                eprintln!("--- daemon.log\n{}", std::fs::read_to_string(self.store().join("daemon.log")).unwrap_or_default());
+                eprintln!(
+                    "--- daemon.log\n{}",
+                    std::fs::read_to_string(self.store().join("daemon.log")).unwrap_or_default()
+                );
             }
         }
     }

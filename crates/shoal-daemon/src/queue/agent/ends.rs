@@ -224,9 +224,9 @@ impl Session {
             }
             Publish::Send(_) => {
                 let (outbox, host, events) = (self.outbox.clone(), self.host.clone(), self.events.clone());
-                let (note, ended, name) = (looked.note.clone(), looked.ended.clone(), name.to_string());
+                let (about, ended, name) = (looked.note.clone(), looked.ended.clone(), name.to_string());
                 let run = move || {
-                    if let Err(e) = send::send(&outbox, &room, &note, &ended, &host) {
+                    if let Err(e) = send::send(&outbox, &room, &about, &ended, &host) {
                         let why = format!("{} cannot be sent: {e}", room.display());
                         let _ = events.send(super::Event::Published(name, Err(Problem::Later(why))));
                     }

@@ -134,7 +134,7 @@ pub fn main(args: Args) -> ExitCode {
     match served {
         Ok(_) => ExitCode::SUCCESS,
         Err(why) => {
-            note("agent", format!("{why}"));
+            note("agent", why);
             ExitCode::FAILURE
         }
     }

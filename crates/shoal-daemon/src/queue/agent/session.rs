@@ -384,7 +384,7 @@ impl Session {
             return self.keeper_left();
         }
         self.retry_keeper_at = None;
-        note("agent", format!("the keeper is gone; another is started"));
+        note("agent", "the keeper is gone; another is started");
         if let Err(why) = self.dial_keeper() {
             self.trouble("keeper", None, why);
             self.retry_keeper_at = Some(Instant::now() + Duration::from_secs(2));
@@ -437,7 +437,7 @@ impl Session {
 
     pub fn trouble(&mut self, key: &str, attempt: Option<&Attempt>, what: String) {
         if self.troubles.get(key) != Some(&what) {
-            note("agent", format!("{what}"));
+            note("agent", &what);
             if self.hello {
                 self.outbox.say(&FromHost::Trouble { attempt: attempt.cloned(), what: what.clone(), over: false });
             }

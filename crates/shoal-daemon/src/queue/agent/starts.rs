@@ -208,7 +208,7 @@ impl Session {
                 self.outbox.say(&FromHost::HaveTree { digest });
             }
             Err(why) => {
-                note("agent", format!("{why}"));
+                note("agent", &why);
                 let tries = self.asked.entry(digest.clone()).or_insert(0);
                 *tries += 1;
                 if *tries <= TREE_TRIES {

@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(fs::read_to_string(trees.join(&digest).join("src/link")).unwrap(), "print(1)");
         let mode = fs::metadata(trees.join(&digest).join("src/deep/a.py")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o444);
-        assert_eq!(list(trees), [digest.clone()]);
+        assert_eq!(list(trees), std::slice::from_ref(&digest));
         arrive(trees, &bytes, &digest).unwrap();
         let other = digest.replace(|c: char| c.is_ascii_digit(), "a");
         assert!(arrive(trees, &bytes, &other).unwrap_err().contains("has the digest"));

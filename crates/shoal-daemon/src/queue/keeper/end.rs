@@ -129,7 +129,7 @@ impl Keeper {
 
     fn put_away_log(&mut self, live: &mut Live, stuck: bool) -> Option<Place> {
         let log = live.log.take()?;
-        let len = log.len();
+        let len = log.bytes();
         // Somebody may hold the file: whoever follows it, or a process that does not end.
         let known = live.told || stuck;
         if len == 0 {

@@ -153,7 +153,7 @@ impl Keeper {
 
     pub(super) fn in_trouble(&mut self, what: String) {
         if self.trouble.as_ref() != Some(&what) {
-            note("queue-keeper", format!("{what}"));
+            note("queue-keeper", &what);
             self.say(&FromKeeper::Trouble { what: what.clone(), over: false });
             self.trouble = Some(what);
         }

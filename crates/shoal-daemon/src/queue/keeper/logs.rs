@@ -23,7 +23,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |m| m.size())
     }
 }

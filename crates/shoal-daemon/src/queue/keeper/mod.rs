@@ -61,7 +61,7 @@ pub fn main(store: &str) -> ExitCode {
     let folder = match Folder::open(store) {
         Ok(folder) => folder,
         Err(why) => {
-            note("queue-keeper", format!("{why}"));
+            note("queue-keeper", why);
             return ExitCode::FAILURE;
         }
     };
@@ -90,7 +90,7 @@ pub fn run(folder: Folder) -> ExitCode {
     match open(folder) {
         Ok(keeper) => keeper.keep(),
         Err(why) => {
-            note("queue-keeper", format!("{why}"));
+            note("queue-keeper", why);
             return ExitCode::FAILURE;
         }
     }

@@ -40,8 +40,11 @@ fn whole(folder: &Path, number: u64, name: &str) -> PathBuf {
     folder.join(format!("{number:06}-{name}.log"))
 }
 
-/// Number, whose it is if it is of one run alone, path, size; in the order of their numbers.
-fn list(folder: &Path) -> io::Result<Vec<(u64, Option<String>, PathBuf, u64)>> {
+/// Number, whose it is if it is of one run alone, path, size.
+type Listed = (u64, Option<String>, PathBuf, u64);
+
+/// In the order of their numbers.
+fn list(folder: &Path) -> io::Result<Vec<Listed>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();
@@ -263,7 +266,7 @@ mod tests {
     fn add(packs: &mut Packs, logs: &mut Logs, name: &str, bytes: &[u8]) -> Place {
         let mut log = logs.take().unwrap();
         log.file.write_all(bytes).unwrap();
-        let taken = packs.add(name, &log, &logs.path(&log), log.len()).unwrap();
+        let taken = packs.add(name, &log, &logs.path(&log), log.bytes()).unwrap();
         if !taken.renamed {
             logs.reuse(log);
         }

@@ -102,7 +102,7 @@ fn left_of(known: &Known) -> Vec<Stat> {
 fn put_away(name: &str, open: &Open, live: &Path, packs: &mut Packs) -> Option<super::words::Place> {
     let path = logs::path(live, open.begins.log);
     let log = Log { number: open.begins.log, file: File::open(&path).ok()? };
-    let len = log.len();
+    let len = log.bytes();
     if len == 0 {
         return None;
     }

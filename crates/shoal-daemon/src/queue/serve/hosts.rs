@@ -85,18 +85,16 @@ impl Daemon {
             return;
         }
         match message {
-            FromHost::Began { attempt, at } => {
-                if self.queue.is_live_on(&attempt, host) {
-                    self.live.begins(attempt, at);
-                }
+            FromHost::Began { attempt, at } if self.queue.is_live_on(&attempt, host) => {
+                self.live.begins(attempt, at);
             }
             FromHost::Ended { ended } => ended.into_iter().for_each(|ended| self.ended(host, ended, turn)),
             FromHost::Facts { facts } => self.seen(host, *facts, turn),
-            FromHost::Metrics { attempt, metrics } => {
-                if self.queue.is_live_on(&attempt, host) {
-                    self.live.prints(attempt, metrics);
-                }
+            FromHost::Metrics { attempt, metrics } if self.queue.is_live_on(&attempt, host) => {
+                self.live.prints(attempt, metrics);
             }
+            // Late words about an attempt that is over.
+            FromHost::Began { .. } | FromHost::Metrics { .. } => {}
             FromHost::Trouble { attempt, what, over } => {
                 let whose = attempt.map_or_else(String::new, |attempt| format!(" ({attempt})"));
                 self.shared.log.say(format!("{host}{whose}: {what}{}", if over { "; that is over" } else { "" }));

@@ -17,9 +17,12 @@ pub enum Piece {
     None { why: String },
 }
 
+/// By number of the question: the line it went to, and where pieces go.
+type Readers = HashMap<u64, (Option<u64>, SyncSender<Piece>)>;
+
 #[derive(Default)]
 pub struct LogHub {
-    readers: Mutex<HashMap<u64, (Option<u64>, SyncSender<Piece>)>>,
+    readers: Mutex<Readers>,
     next: AtomicU64,
 }
 
@@ -30,7 +33,7 @@ pub struct Reading {
 }
 
 impl LogHub {
-    fn readers(&self) -> MutexGuard<'_, HashMap<u64, (Option<u64>, SyncSender<Piece>)>> {
+    fn readers(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(|e| e.into_inner())
     }
 

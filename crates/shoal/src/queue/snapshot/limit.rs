@@ -17,7 +17,8 @@ pub fn check(listing: &Listing, most: u64, kind: Kind) -> Result<(), String> {
         Kind::Source => "the source",
         Kind::Data => "the data",
     };
-    let mut text = format!("{what} has {}, more than the {} that are sent; the largest in it:\n", size(bytes), size(most));
+    let mut text =
+        format!("{what} has {}, more than the {} that are sent; the largest in it:\n", size(bytes), size(most));
     for (name, bytes) in largest(listing) {
         text.push_str(&format!("  {:>9}  {name}\n", size(bytes)));
     }

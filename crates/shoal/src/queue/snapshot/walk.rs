@@ -15,13 +15,8 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     Folder,
-    File {
-        bytes: u64,
-        executable: bool,
-    },
-    Link {
-        to: PathBuf,
-    },
+    File { bytes: u64, executable: bool },
+    Link { to: PathBuf },
 }
 
 /// By the name in the tree, with `/` between folders.
@@ -107,7 +102,9 @@ fn folder(listing: &mut Listing, root: &Root, kind: Kind) -> Result<(), String> 
 fn patterns(root: &Root) -> Result<ignore::gitignore::Gitignore, String> {
     let mut patterns = ignore::gitignore::GitignoreBuilder::new(&root.from);
     for line in &root.ignore {
-        patterns.add_line(None, line).map_err(|e| format!("`{line}` in `ignore` is no pattern of a .gitignore: {e}"))?;
+        patterns
+            .add_line(None, line)
+            .map_err(|e| format!("`{line}` in `ignore` is no pattern of a .gitignore: {e}"))?;
     }
     patterns.build().map_err(|e| format!("the patterns in `ignore` cannot be used: {e}"))
 }
