@@ -111,7 +111,7 @@ fn the_daemon_ends_and_runs_do_not() {
     });
     assert_eq!(desk.says(&["logs", "mlp:0.0"]), "started\nover\n");
     // One store, one daemon.
-    desk.fails(3, &["serve"], &["another daemon"]);
+    desk.fails(3, &["serve"], &["is served by process"]);
 }
 
 #[test]

@@ -70,7 +70,10 @@ fn hosts_that_are_not_reached() {
         }),
         ("no-folder-there", |case| {
             case.fleet(&[0, 1], "");
-            case.shoal(&["-f", "fleet.yaml", "--cwd", &case.folder.to_string_lossy(), "--", "python", "train.py"])
+            // Logs elsewhere: the first rank that opens its own would make the folder for the others.
+            let cwd = case.folder.to_string_lossy();
+            let logs = format!("{cwd}-logs");
+            case.shoal(&["-f", "fleet.yaml", "--cwd", &cwd, "-o", &logs, "--", "python", "train.py"])
                 .run()
                 .exits(126)
                 .says(&["does not exist on this host", "copy the code"]);

@@ -1,6 +1,6 @@
 //! What does a run find in its folder? Links into trees that all runs share, and its own few files.
 
-use shoal_core::queue::work::Start;
+use shoal_core::queue::work::{Start, Tree};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -64,7 +64,9 @@ pub fn make(start: &Start, room: &Path, trees: &Path, entries: &mut Entries) -> 
         Err(e) => return Err(said(room, e)),
     }
     let mut ours = Vec::new();
-    for tree in &start.trees {
+    // Data that was named counts before an entry of the source: where it lies within the source, both have it.
+    let (whole, named): (Vec<&Tree>, Vec<&Tree>) = start.trees.iter().partition(|tree| tree.at.is_empty());
+    for tree in named.into_iter().chain(whole) {
         let from = trees.join(&tree.digest);
         if tree.at.is_empty() {
             for name in entries.of(trees, &tree.digest).map_err(|e| said(&from, e))? {

@@ -55,13 +55,15 @@ impl Daemon {
             Ok(found) => found,
             Err(e) => return refused(e.to_string(), &e.hint()),
         };
+        let results = self.shared.store.results();
         let row = |EndRow { host, ended }: EndRow| ResultRow {
             config: cells::config(asked, ended.attempt.run.cell).unwrap_or_default().into_iter().collect(),
             run: ended.attempt.run,
             seconds: ended.ended.saturating_sub(ended.began) as f64 / 1000.0,
             host,
             metrics: ended.metrics,
-            folder: ended.results,
+            // What hosts have sent is named within the store; a whole path stays as it is.
+            folder: ended.results.map(|folder| results.join(folder).to_string_lossy().into_owned()),
         };
         let rows = found.rows.into_iter().map(row).collect();
         Answer::Results { names: cells::differing(asked), rows, total: found.total }
