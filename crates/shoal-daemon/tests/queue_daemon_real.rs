@@ -82,7 +82,7 @@ fn runs_happen_with_output_exit_codes_and_results() {
     let scene = scene();
     let daemon = scene.how.start();
     let mut client = daemon.client();
-    let script = "echo hello $SHOAL_CELL; echo '{\"loss\": 0.5}'; echo 1,2 > series.csv; exit $((SHOAL_CELL == 2))";
+    let script = "echo hello $SHOAL_CELL; echo '{{\"loss\": 0.5}}'; echo 1,2 > series.csv; exit $((SHOAL_CELL == 2))";
     submit(&mut client, &sh("mlp", 3, script)).unwrap();
     let row = done(&daemon, "mlp");
     assert_eq!((row.finished, row.failed), (2, 1), "{}", daemon.log());
@@ -159,7 +159,10 @@ fn killed_daemons_and_agents_lose_nothing_and_double_nothing() {
     let scene = scene();
     let ledger = scene.folder.path().join("ledger");
     let cells = rounds * 8;
-    let script = format!("sleep 0.0$((SHOAL_CELL % 5)); echo $SHOAL_RUN >> {}", ledger.display());
+    let script = format!(
+        "sleep 0.0$((SHOAL_CELL % 5)); echo $SHOAL_RUN >> {0}; echo $SHOAL_RUN $SHOAL_ATTEMPT $$ >> {0}.attempts",
+        ledger.display()
+    );
     let mut daemon = scene.how.start();
     submit(&mut daemon.client(), &sh("led", cells, &script)).unwrap();
     for round in 0..rounds {
@@ -183,6 +186,9 @@ fn killed_daemons_and_agents_lose_nothing_and_double_nothing() {
     }
     assert_eq!(count.len() as u32, cells);
     let doubled: Vec<_> = count.iter().filter(|(_, n)| **n != 1).collect();
-    assert!(doubled.is_empty(), "{doubled:?}");
+    let attempts = std::fs::read_to_string(format!("{}.attempts", ledger.display())).unwrap_or_default();
+    let told =
+        |(run, _): &(&String, &i32)| attempts.lines().filter(|line| line.starts_with(run.as_str())).collect::<Vec<_>>();
+    assert!(doubled.is_empty(), "{doubled:?}: {:?}\n{}", doubled.iter().map(told).collect::<Vec<_>>(), daemon.log());
     clear(scene, daemon);
 }

@@ -169,13 +169,13 @@ fn an_agent_calls_in_runs_and_sends_its_results() {
     let tar = tar.into_inner().unwrap();
     let results = scene.daemon.store.results();
     // Twice: the word of the first time did not arrive.
-    for _ in 0..2 {
+    for time in 0..2 {
         let mut at = 0;
         for piece in tar.chunks(100_000) {
             let last = at + piece.len() == tar.len();
             line.say_with(&FromHost::Result { attempt: start.attempt.clone(), at: at as u64, last }, piece);
             at += piece.len();
-            if !last {
+            if !last && time == 0 {
                 assert!(!results.join(&name).exists(), "complete or absent");
             }
         }

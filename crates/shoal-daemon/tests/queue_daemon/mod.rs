@@ -173,8 +173,20 @@ impl FakeLine {
     }
 
     pub fn hello(&mut self, boot: &str, cpus: u32, alive: Vec<Attempt>, ended: Vec<Ended>) {
+        self.try_hello(boot, cpus, alive, ended).unwrap();
+    }
+
+    /// For a line that may be of a daemon that was killed meanwhile.
+    pub fn try_hello(
+        &mut self,
+        boot: &str,
+        cpus: u32,
+        alive: Vec<Attempt>,
+        ended: Vec<Ended>,
+    ) -> Result<(), framing::FramingError> {
         let facts = Box::new(facts(boot, cpus));
-        self.say(&FromHost::Hello { version: LINE_VERSION, facts, alive, ended, trees: Vec::new() });
+        let hello = FromHost::Hello { version: LINE_VERSION, facts, alive, ended, trees: Vec::new() };
+        framing::write_message(&mut self.stream, &hello, &[])
     }
 
     /// The next word but pings.

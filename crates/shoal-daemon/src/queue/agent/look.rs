@@ -2,12 +2,13 @@
 
 use super::note::Note;
 use super::numbers::{self, Numbers};
-use super::{room, tensorboard};
+use super::{publish, room, tensorboard};
+use crate::keeper::command::{expand, home};
 use crate::queue::keeper::diary::note;
 use crate::queue::keeper::folder::Folder;
 use crate::queue::keeper::packs::{self, Packed};
 use crate::queue::keeper::words::Over;
-use shoal_core::queue::work::Ended;
+use shoal_core::queue::work::{Ended, Publish};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,16 @@ pub fn look(folder: &Folder, over: &Over, note: Note) -> Looked {
             (true, false) => leaves = Some(room),
             (false, false) => put_aside(folder, &over.name),
             (_, true) => drop(room::remove(&room)),
+        }
+    } else if over.ending.success()
+        && let Publish::Folder(to) = &note.publish
+    {
+        // Looked at before, by an agent that was killed after it had put the results in place: the same is told again.
+        let place = expand(to, &home(&std::env::vars_os().collect()));
+        if publish::is_there(&place, &note) {
+            numbers.merge(tensorboard::of_folder(&place));
+            numbers.merge(of_file(&place.join("metrics.jsonl")));
+            ended.results = Some(to.clone());
         }
     }
     ended.metrics = numbers.into_pairs();

@@ -104,6 +104,12 @@ fn later(path: &Path, e: &io::Error) -> Problem {
 }
 
 /// The folder to be renamed; nothing if the results are there already.
+/// Whether the results of this very attempt have been put there.
+pub fn is_there(to: &Path, note: &Note) -> bool {
+    let there = fs::read(to.join("run.json")).ok().and_then(|bytes| serde_json::from_slice::<Whose>(&bytes).ok());
+    there.is_some_and(|there| there == Whose { attempt: note.attempt.clone(), rank: note.rank })
+}
+
 fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
     let to = &job.to;
     let (Some(parent), Some(last)) = (to.parent(), to.file_name()) else {
@@ -116,12 +122,10 @@ fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
     if !root.is_dir() {
         return Err(Problem::Later(format!("the folder for results, {}, is not there", root.display())));
     }
-    let mine = Whose { attempt: job.note.attempt.clone(), rank: job.note.rank };
     if to.exists() {
-        let there = fs::read(to.join("run.json")).ok().and_then(|bytes| serde_json::from_slice::<Whose>(&bytes).ok());
-        return match there {
-            Some(there) if there == mine => Ok(None),
-            _ => Err(Problem::Never(format!("{} is there already and is of another run", to.display()))),
+        return match is_there(to, &job.note) {
+            true => Ok(None),
+            false => Err(Problem::Never(format!("{} is there already and is of another run", to.display()))),
         };
     }
     let problem = |e: io::Error| later(to, &e);

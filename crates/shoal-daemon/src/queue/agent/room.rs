@@ -139,13 +139,12 @@ fn open_up(path: &Path) {
 mod tests {
     use super::super::tests::start;
     use super::*;
-    use shoal_core::queue::work::Tree;
 
     #[test]
     fn a_folder_has_links_and_files_and_nothing_leads_out_of_it() {
         let base = tempfile::tempdir().unwrap();
         let (trees, room) = (base.path().join("trees"), base.path().join("room"));
-        for (tree, name) in [("one", "a.py"), ("two", "a.py"), ("two", "b.py"), ("data", "x")] {
+        for (tree, name) in [("one", "a.py"), ("one", "in"), ("two", "a.py"), ("two", "b.py"), ("data", "x")] {
             fs::create_dir_all(trees.join(tree)).unwrap();
             fs::write(trees.join(tree).join(name), tree).unwrap();
         }
@@ -156,7 +155,7 @@ mod tests {
         start.files = vec![("b.py".into(), "mine".into()), ("params.json".into(), "{}".into())];
         let mut entries = Entries::default();
         let ours = make(&start, &room, &trees, &mut entries).unwrap();
-        assert_eq!(ours, ["a.py", "b.py", "in", "params.json"]);
+        assert_eq!(ours, ["in", "a.py", "b.py", "params.json"]);
         assert_eq!(fs::read_to_string(room.join("a.py")).unwrap(), "one");
         assert_eq!(fs::read_to_string(room.join("b.py")).unwrap(), "mine");
         assert_eq!(fs::read_to_string(trees.join("two/b.py")).unwrap(), "two", "the tree is as it was");

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+const TRIES: u32 = 10;
+const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
@@ -32,10 +36,18 @@ pub fn take(store: &Store) -> Result<Lock, NoLock> {
     let path = store.lock();
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let mut file = open.map_err(NoLock::Broken)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(NoLock::Held(read(&mut file))),
-        Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
+    let mut tries = 0;
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            // Whoever looks for a holder holds it for a moment, too.
+            Err(TryLockError::WouldBlock) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(LOOK);
+            }
+            Err(TryLockError::WouldBlock) => return Err(NoLock::Held(read(&mut file))),
+            Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
+        }
     }
     let holder = Holder { pid: std::process::id(), host: proc::node_name(), since: unix_ms() };
     let mut write = || {
