@@ -70,6 +70,9 @@ impl Keeper {
             live.told = true;
             alive.push(live.alive());
         }
+        // Over, and not on disk yet: told when they are. Until then they are not nothing, or they would be started again (QUEUE-2).
+        let written_soon = self.untold.iter().filter_map(|(_, name)| self.over.get(name));
+        alive.extend(written_soon.map(|over| Alive { name: over.name.clone(), note: over.note.clone(), began: None }));
         let (mut page, mut bytes) = (Vec::new(), 0);
         for run in alive {
             bytes += 200 + run.note.len() * 2;
@@ -80,7 +83,6 @@ impl Keeper {
             }
         }
         self.say(&FromKeeper::Alive { runs: page });
-        // Those that are not on disk yet are told when they are.
         let untold: std::collections::HashSet<&String> = self.untold.iter().map(|(_, name)| name).collect();
         let over: Vec<Over> = self.over.values().filter(|over| !untold.contains(&over.name)).cloned().collect();
         self.tell_over(over);
