@@ -228,7 +228,7 @@ if tf.__version__.startswith("1."):
     tf.Session().run(half(1.0))
 assert tf.executing_eagerly() and not hasattr(tf, "Session") and not hasattr(tf, "ConfigProto")
 assert type(tf).__name__ == "module" and "shoal" not in sys.modules and builtins.__import__.__module__ == "builtins"
-assert not any(type(finder).__module__.startswith("_shoal") for finder in sys.meta_path)
+assert not any(type(finder).__module__.startswith("_shoal_tensorflow") for finder in sys.meta_path)
 tf.compat.v1.train.Optimizer.apply_gradients.__module__.startswith("tensorflow") or sys.exit(1)
 print('{"modern": true}')
 """
