@@ -34,7 +34,7 @@ fn short(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     for round in 0..=sizes.rounds {
         // A tenth is enough to warm up.
         let runs = if round == 0 { sizes.runs / 10 } else { sizes.runs };
-        let (_, took) = ours.sweep(&format!("true{round}"), runs, true, &TRUE)?;
+        let (_, took) = ours.sweep(&format!("true{round}"), &[runs], true, &TRUE)?;
         hyperqueue.make(runs)?;
         let of_hyperqueue = hyperqueue.submit()? + hyperqueue.wait()?;
         let (_, of_parallel) = child::timed(lines::parallel(runs).env("HOME", ours.folder()))?;
@@ -75,7 +75,7 @@ fn submit(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     let mut hyperqueue = HyperQueue::new(tools, "submit")?;
     let (mut times, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..=sizes.rounds {
-        let (said, took) = ours.sweep(&format!("submit{round}"), sizes.cells, false, &TRUE)?;
+        let (said, took) = ours.sweep(&format!("submit{round}"), &[sizes.cells], false, &TRUE)?;
         number(&said, "waiting", sizes.cells)?;
         hyperqueue.make(sizes.cells)?;
         let of_hyperqueue = hyperqueue.submit()?;
@@ -95,41 +95,48 @@ fn submit(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     }])
 }
 
-/// What a queued run costs the server.
+/// What a queued run costs the server: of a large grid, and of one axis with many values, which is all that a peer's job can be.
 fn memory(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     let each = |before: u64, after: u64, runs: usize| after.saturating_sub(before) as f64 / runs as f64;
-    let ours = Ours::new(tools, "memory")?;
-    ours.pause()?;
-    // The first sweep brings what the daemon keeps in any case.
-    ours.sweep("first", 1, false, &TRUE)?;
-    let before = ours.memory()?;
-    let (said, _) = ours.sweep("memory", sizes.queued, false, &TRUE)?;
-    number(&said, "waiting", sizes.queued)?;
-    let of_ours = each(before, ours.memory()?, sizes.queued);
-    drop(ours);
+    let of_ours = |axes: &[usize]| {
+        let ours = Ours::new(tools, "memory")?;
+        ours.pause()?;
+        // The first sweep brings what the daemon keeps in any case.
+        ours.sweep("first", &[1], false, &TRUE)?;
+        let before = ours.memory()?;
+        let (said, _) = ours.sweep("memory", axes, false, &TRUE)?;
+        let runs = axes.iter().product();
+        number(&said, "waiting", runs)?;
+        anyhow::Ok(each(before, ours.memory()?, runs))
+    };
+    let (large, flat) = (of_ours(&[1_000, sizes.queued / 1_000])?, of_ours(&[sizes.cells])?);
     let mut hyperqueue = HyperQueue::new(tools, "memory")?;
     hyperqueue.make(1)?;
     hyperqueue.submit()?;
     let before = hyperqueue.memory()?;
-    hyperqueue.make(sizes.queued_there)?;
+    hyperqueue.make(sizes.cells)?;
     hyperqueue.submit()?;
-    let theirs = each(before, hyperqueue.memory()?, sizes.queued_there);
-    Ok(vec![Row {
-        case: "memory-1m",
-        size: format!("{} runs", sizes.queued),
+    let theirs = each(before, hyperqueue.memory()?, sizes.cells);
+    let row = |case, runs: usize, ours, note| Row {
+        case,
+        size: format!("{runs} runs"),
         unit: Unit::Bytes,
-        ours: vec![of_ours],
+        ours: vec![ours],
         peer: Some(Peer { name: "hyperqueue", all: vec![theirs] }),
         things: None,
-        note: "for each run; its with a tenth of them",
-    }])
+        note,
+    };
+    Ok(vec![
+        row("memory-1m", sizes.queued, large, "for each run; a grid of two axes; its with a tenth of the runs"),
+        row("memory-100k", sizes.cells, flat, "for each run; one axis"),
+    ])
 }
 
 /// The first page of a large sweep's runs.
 fn list(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     let ours = Ours::new(tools, "list")?;
     ours.pause()?;
-    ours.sweep("list", sizes.cells, false, &TRUE)?;
+    ours.sweep("list", &[sizes.cells], false, &TRUE)?;
     let mut hyperqueue = HyperQueue::new(tools, "list")?;
     hyperqueue.make(sizes.cells)?;
     hyperqueue.submit()?;
@@ -163,13 +170,13 @@ fn top_up(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     let line = format!("echo $SHOAL_RUN >> '{}'", ledger.display());
     let program = ["sh", "-c", &line];
     ours.pause()?;
-    ours.sweep("top-up", sizes.cells, false, &program)?;
+    ours.sweep("top-up", &[sizes.cells], false, &program)?;
     ours.stop()?;
     ours.seed("top-up", sizes.cells - missing)?;
     ours.start()?;
     let mut times = Vec::new();
     for round in 0..=sizes.rounds {
-        let (said, took) = ours.sweep("top-up", sizes.cells, false, &program)?;
+        let (said, took) = ours.sweep("top-up", &[sizes.cells], false, &program)?;
         number(&said, "waiting", missing)?;
         number(&said, "already_done", sizes.cells - missing)?;
         if round > 0 {
@@ -178,7 +185,7 @@ fn top_up(tools: &Tools, sizes: &Sizes) -> Result<Vec<Row>> {
     }
     // What is said to be missing runs, and nothing else.
     ours.resume()?;
-    let (said, _) = ours.sweep("top-up", sizes.cells, true, &program)?;
+    let (said, _) = ours.sweep("top-up", &[sizes.cells], true, &program)?;
     number(&said, "finished", sizes.cells)?;
     let ran = std::fs::read_to_string(&ledger).context("the ledger of the runs")?;
     let mut runs: Vec<&str> = ran.lines().collect();

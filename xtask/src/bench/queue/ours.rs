@@ -46,9 +46,13 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// Ends the daemon, not what is on disk.
+    /// Ends the daemon, not what is on disk; what waits goes on waiting.
     pub fn stop(&mut self) -> Result<()> {
-        let stopped = child::timed(&mut self.shoal(&["serve", "--stop", "--stop-runs"])).map(drop);
+        self.end(&["serve", "--stop"])
+    }
+
+    fn end(&mut self, words: &[&str]) -> Result<()> {
+        let stopped = child::timed(&mut self.shoal(words)).map(drop);
         if let Some(mut daemon) = self.daemon.take() {
             child::put_away(&mut daemon, PATIENCE);
         }
@@ -71,10 +75,12 @@ impl<'a> Ours<'a> {
         child::timed(&mut self.shoal(&["resume", "--host", "localhost"])).map(drop)
     }
 
-    /// Submits so many cells of a program; the seconds until that is acknowledged, or with `--wait` done.
-    pub fn sweep(&self, name: &str, cells: usize, wait: bool, program: &[&str]) -> Result<(Value, f64)> {
-        let grid = format!("i=1..{cells}");
-        let mut command = self.shoal(&["sweep", "--json", "--name", name, "--grid", &grid, "--pass", "env"]);
+    /// Submits a grid of a program, with so many values on each axis; the seconds until that is acknowledged, or with `wait` done.
+    pub fn sweep(&self, name: &str, axes: &[usize], wait: bool, program: &[&str]) -> Result<(Value, f64)> {
+        let mut command = self.shoal(&["sweep", "--json", "--name", name, "--pass", "env"]);
+        for (axis, values) in axes.iter().enumerate() {
+            command.args(["--grid", &format!("p{axis}=1..{values}")]);
+        }
         if wait {
             command.arg("--wait");
         }
@@ -141,7 +147,7 @@ impl<'a> Ours<'a> {
 impl Drop for Ours<'_> {
     fn drop(&mut self) {
         if self.daemon.is_some() {
-            let _ = self.stop();
+            let _ = self.end(&["serve", "--stop", "--stop-runs"]);
         }
         self.end_keeper();
         let _ = std::fs::remove_dir_all(&self.folder);
