@@ -6,6 +6,14 @@ import pytest
 from gang import Gang
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """Records of launched runs: what the user of this machine launched is no business of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def gang(tmp_path):
     """Real processes; none of them outlives the test."""

@@ -53,7 +53,7 @@ def test_a_submit_asks_for_what_the_document_says(project):
     assert sweep["results"] == str(project.share)
     assert [tree["at"] for tree in sweep["source"]] == ["run.py", "src", "_shoal_chunk.py", "_shoal_types.json"]
     before, asked = project.asked()
-    assert before["argv"] == ["ps", "--all", "--json"] and asked["argv"] == ["sweep", "--from-json", "-", "--json"]
+    assert before["argv"] == ["ps", "--sweeps", "--all", "--json"] and asked["argv"] == ["sweep", "--from-json", "-", "--json"]
     assert json.loads(asked["files"]["_shoal_types.json"]) == {"layers": {"[3,4]": "(3, 4)"}}
     words = sweep["command"]
     at = words.index("_shoal_chunk.py")
@@ -364,7 +364,7 @@ def test_the_usual_submit_asks_for_no_list(project):
     before = row(finished=4, reps=2)
     project.answer(ps=before, sweep=SUBMITTED)
     project.client().submit([], [{"lr": 0.1}, {"lr": 0.2}], reps=3)
-    assert project.said("ps") == [["ps", "--all", "--json"]]
+    assert project.said("ps") == [["ps", "--sweeps", "--all", "--json"]]
 
 
 def test_an_unknown_sweep(project):

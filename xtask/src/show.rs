@@ -61,6 +61,8 @@ impl Show {
         run.args(["-c", "config.json", "-o", "logs", "--env", "OMP_NUM_THREADS=1", command])
             .env("SHOAL_SSH_CONFIG", self.hosts.ssh_config())
             .env("XDG_RUNTIME_DIR", &self.folder)
+            // Records of hosts that will be gone are not the user's.
+            .env("XDG_STATE_HOME", self.folder.join("state"))
             .env("SHOAL_SSH_PERSIST", "5")
             .current_dir(&self.folder)
             .stdin(Stdio::null())

@@ -108,7 +108,7 @@ class Submission:
 
 def find_status(name: str) -> Optional[Status]:
     """None if the queue knows no such sweep."""
-    for row in _program.ask(["ps", "--all"])["sweeps"]:
+    for row in _program.ask(["ps", "--sweeps", "--all"])["sweeps"]:
         if row["name"] == name:
             return Status(**{field: row[field] for field in Status.__dataclass_fields__ if field in row})
     return None

@@ -30,6 +30,10 @@ pub struct Args {
     #[arg(long, value_name = "WHAT")]
     pub group_by: Option<Group>,
 
+    /// Only the queue's sweeps: no host is asked for detached runs.
+    #[arg(long, conflicts_with_all = ["target", "state", "host", "group_by", "fleet"])]
+    pub sweeps: bool,
+
     /// Look on the hosts of this fleet for detached runs: shoal.yaml, a Poseidon JSON or a Ray cluster file.
     #[arg(long, value_name = "FILE")]
     pub fleet: Option<PathBuf>,

@@ -20,7 +20,10 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         return queued::runs(args);
     }
     let sweeps = queued::sweeps(args);
-    let places = places::of_all(args.fleet.as_deref(), args.all)?;
+    let places = match args.sweeps {
+        true => Vec::new(),
+        false => places::of_all(args.fleet.as_deref(), args.all)?,
+    };
     let answers = Asker::new(&places)?.list(places, None);
     let mut runs = view::runs(answers.heard.into_iter().map(|(_, listing)| listing));
     remember_ends(&runs);
