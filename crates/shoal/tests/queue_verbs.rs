@@ -127,9 +127,72 @@ fn help_says_when_to_use_it() {
     }
     let unit = desk.says(&["serve", "--unit", "-f", "lab.yaml", "--listen", "0.0.0.0:7420"]);
     assert!(unit.contains("serve -f") && unit.contains("KillMode=process"), "{unit}");
-    let unit = desk.says(&["serve", "--unit", "--agent", "queue.lab:7420"]);
-    assert!(unit.contains("host agent --connect queue.lab:7420"), "{unit}");
+    let unit = desk.says(&["serve", "--unit", "--agent", "shoal://queue.lab:7420#ab"]);
+    assert!(unit.contains("host agent --connect"), "{unit}");
     desk.looks_like("serve_wrong_fleet", &["serve", "-f", "none.yaml"]);
+}
+
+/// A port that was free a moment ago.
+fn port() -> u16 {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("an address").port()
+}
+
+#[test]
+fn people_and_hosts_elsewhere_come_in_with_tokens() {
+    let desk = Desk::new();
+    let listen = format!("127.0.0.1:{}", port());
+    let mut daemon = desk.shoal(&["serve", "--listen", &listen]).spawn().expect("shoal runs");
+    until(support::desk::BOUND, "a daemon", || desk.store().join("socket").exists().then_some(()));
+    let token = |user: &str, role: &str| {
+        let made = desk.json(&["token", "add", user, "--role", role, "--json"]);
+        let queue = made["queue"].as_str().expect("a queue").to_string();
+        let fingerprint = queue.split('#').nth(1).expect("a fingerprint").to_string();
+        (format!("shoal://{listen}#{fingerprint}"), made["token"].as_str().expect("a token").to_string())
+    };
+    let elsewhere = |(queue, token): &(String, String), args: &[&str]| {
+        let mut command = desk.shoal(args);
+        command.env_remove("SHOAL_STORE").env("SHOAL_QUEUE", queue).env("SHOAL_QUEUE_TOKEN", token);
+        let output = command.output().expect("shoal runs");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (alice, eve) = (token("alice", "submit"), token("eve", "read"));
+    let (code, _, said) = elsewhere(&alice, &["sweep", "--name", "hers", "--wait", "--", "echo", "hello"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(elsewhere(&alice, &["logs", "hers"]).1, "hello\n");
+    assert!(elsewhere(&eve, &["ps"]).1.contains("alice"), "whose it is");
+    let (code, _, said) = elsewhere(&eve, &["stop", "hers"]);
+    assert!(code == Some(1) && said.contains("eve may not do this"), "{said}");
+    let (code, _, said) = elsewhere(&alice, &["token", "list"]);
+    assert!(code == Some(1) && said.contains("alice may not do this"), "{said}");
+    let wrong = (alice.0.clone(), "0".repeat(64));
+    let (code, _, said) = elsewhere(&wrong, &["hosts"]);
+    assert!(matches!(code, Some(1 | 3)) && said.contains("not admitted") && !said.contains("alice"), "{said}");
+    desk.says(&["token", "remove", "eve"]);
+    assert_ne!(elsewhere(&eve, &["hosts"]).0, Some(0));
+    assert!(desk.says(&["token", "list"]).contains("alice"));
+
+    // A host that calls: nobody logs in there.
+    let node = token("node9", "host");
+    let mut command = desk.shoal(&["host", "agent", "--connect", &node.0]);
+    command.env("SHOAL_QUEUE_TOKEN", &node.1).env("SHOAL_HOST_DIR", desk.work().join("node9"));
+    let mut agent = command.spawn().expect("an agent");
+    until(support::desk::BOUND, "node9", || {
+        let hosts = desk.json(&["hosts", "--json"]);
+        let up = |host: &serde_json::Value| host["name"] == "node9" && host["connected"] == true;
+        hosts["hosts"].as_array().into_iter().flatten().any(up).then_some(())
+    });
+    desk.says(&["sweep", "--name", "there", "--on", "node9", "--wait", "--", "sh", "-c", "echo there > out.txt"]);
+    let rows = desk.json(&["results", "there", "--json"]);
+    assert_eq!(rows["rows"][0]["host"], "node9");
+    assert_eq!(
+        read(&std::path::Path::new(rows["rows"][0]["folder"].as_str().expect("a folder")).join("out.txt")),
+        "there\n"
+    );
+    desk.says(&["serve", "--stop", "--stop-runs"]);
+    assert!(daemon.wait().expect("an end").success());
+    agent.kill().expect("an agent");
+    agent.wait().expect("an end");
 }
 
 #[test]

@@ -93,14 +93,14 @@ def _queued(told: Namespace, root: Path, src: str, configs: list[dict[str, Any]]
         Submission(name).stop()
         print(f"{name}: stopped; nothing more of it starts")
         return 0
-    project_path = share / root.name
-    words = ["-u", "_shoal_job.py", "--src", src, "--project-path", str(project_path)]
+    project_path, on_hosts = share / root.name, Path(told.share_on_hosts or share)
+    words = ["-u", "_shoal_job.py", "--src", src, "--project-path", str(on_hosts / root.name)]
     on = here() if told.local else [name for name in (told.worker, told.group) if name]
     settings = {"cpus": told.cpus, "gpus": told.gpus, "memory": told.memory, "time_limit": told.time_limit}
     plainly = [{name: plain(name, value) for name, value in config.items()} for config in configs]
     # The debug configuration is run each time it is asked for.
     reps = told.reps + (_top_up.finished(name, plainly[0]) if told.minimal and find_status(name) else 0)
-    sweep = _sweep.fields(name, plainly, reps, _sweep.python(told.python, words), share, on, **settings)
+    sweep = _sweep.fields(name, plainly, reps, _sweep.python(told.python, words), on_hosts, on, **settings)
     extra = {"_shoal_job.py": Path(job.__file__).read_text(encoding="utf-8")}
     if told.no_upload:
         _sweep.submit(sweep, [root / src], extra, dry_run=True)

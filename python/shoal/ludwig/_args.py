@@ -89,6 +89,7 @@ def read(argv: Optional[list[str]], version: str) -> argparse.Namespace:
     add("-v", "--version", action="version", version=f"shoal {version}")
     add("--wait", action="store_true", help="stay until all is done")
     add("--yes", "-y", action="store_true", help="ask nothing")
+    add("--share-on-hosts", metavar="FOLDER", help="where hosts have the shared drive, if elsewhere than here")
     add("--python", metavar="FILE", help="the interpreter on the hosts")
     for name, what in [
         ("cpus", "CPUs"),

@@ -36,7 +36,8 @@ fn limit_ms(state: &SweepState) -> Option<u64> {
 
 /// When all of a sweep will be done, if it goes on as it does now.
 pub(in crate::queue) fn done_at(queue: &Queue, state: &SweepState, now: Moment) -> Option<Moment> {
-    if state.is_over() || state.stuck.is_some() || state.paused {
+    // Nothing of it runs: when its turn comes is another question.
+    if state.heads.is_empty() || state.stuck.is_some() || state.paused {
         return None;
     }
     let mean = state.measured.mean_ms()?;
@@ -47,13 +48,13 @@ pub(in crate::queue) fn done_at(queue: &Queue, state: &SweepState, now: Moment) 
     Some(now.saturating_add((work / lanes).max(longest)))
 }
 
-/// When a run of it starts that has this many before it in its own sweep, once the sweep gets its first seat at `first`.
-pub(in crate::queue) fn starts_at(state: &SweepState, before: u64, first: Moment) -> Option<Moment> {
+/// When a run of it starts that has this many before it in its own sweep, once the sweep gets its first seat at `first`, and
+/// has this many seats.
+pub(in crate::queue) fn starts_at(state: &SweepState, before: u64, first: Moment, seats: u64) -> Option<Moment> {
     if before == 0 {
         return Some(first);
     }
-    let lanes = state.heads.len().max(1) as u64;
-    Some(first.saturating_add(before.saturating_mul(state.measured.mean_ms()?) / lanes))
+    Some(first.saturating_add(before.saturating_mul(state.measured.mean_ms()?) / seats.max(1)))
 }
 
 /// What is left to do of runs that hold a seat: in all, and of the longest.

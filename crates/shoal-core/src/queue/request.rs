@@ -257,4 +257,7 @@ pub struct HostRow {
     pub running: u32,
     pub slots: u32,
     pub heard: Option<Moment>,
+    /// Why it is not there, or what troubles it, in its own words or those of ssh.
+    #[serde(default)]
+    pub problem: Option<String>,
 }

@@ -54,8 +54,11 @@ pub enum Part {
     /// Does what a queue's daemon says on this host; speaks messages over stdin and stdout.
     Agent {
         /// The daemon's store: runs of different ones are never mixed.
-        #[arg(long)]
-        store: String,
+        #[arg(long, required_unless_present = "connect")]
+        store: Option<String>,
+        /// As a service: calls the daemon (shoal://host:port#fingerprint) with the token in SHOAL_QUEUE_TOKEN, again and again.
+        #[arg(long, value_name = "QUEUE", conflicts_with = "store")]
+        connect: Option<String>,
     },
     /// Owns a queue's runs on this host; goes on in a process of its own.
     QueueKeeper {

@@ -43,8 +43,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["stop", "auto"])]
     pub unit: bool,
 
-    /// With --unit: for the agent on a host that calls the daemon at this address; users then need no shell there.
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "unit", conflicts_with_all = ["fleet", "listen", "store"])]
+    /// With --unit: for the agent on a host that calls this queue (shoal://host:port#fingerprint); users then need no shell there.
+    #[arg(long, value_name = "QUEUE", requires = "unit", conflicts_with_all = ["fleet", "listen", "store"])]
     pub agent: Option<String>,
 }
 

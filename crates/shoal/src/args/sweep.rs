@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "zip", "set", "when"])]
     pub from_json: Option<PathBuf>,
 
-    /// The sweep's name [default: the file's, or the program's].
+    /// The sweep's name [default: the file's, if it says something; else the folder's].
     #[arg(short = 'n', long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -49,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Higher goes first; the default is 0.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    /// From -1000 to 1000; higher goes first [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
     pub priority: Option<i32>,
 
     /// GPUs for one run; parts of one are allowed: 0.25 puts four runs on a device.

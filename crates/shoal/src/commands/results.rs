@@ -34,6 +34,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         eprintln!("shoal results: no run of {target} has finished yet; `shoal ps {sweep}` shows how far it is");
         return Ok(Exit::Success.into());
     }
+    rows.iter_mut().for_each(counters_last);
     if let Some(file) = &args.svg {
         let choice = plot::Choice { metric: args.metric.clone(), over: args.over.clone() };
         let picture = plot::plot(&rows, &choice).map_err(NotBegun::Wrong)?;
@@ -47,6 +48,11 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let shown = shoal_core::queue::results::table(&rows, &choice).map_err(NotBegun::Wrong)?;
     crate::say::out(if args.csv { shown.csv() } else { shown.text(table::width()) });
     Ok(Exit::Success.into())
+}
+
+/// How far a run got comes after what it measured: nobody compares runs by their last step, nor draws it.
+fn counters_last(row: &mut ResultRow) {
+    row.metrics.sort_by_key(|(name, _)| matches!(name.as_str(), "step" | "time" | "epoch"));
 }
 
 fn all(queue: &mut Queue, sweep: &str) -> Result<(Vec<String>, Vec<ResultRow>), NotBegun> {

@@ -3,11 +3,12 @@
 use super::run::NotBegun;
 use crate::args::token::{Args, Role, Verb};
 use crate::exit::Exit;
-use crate::queue::connect::{Queue, Start};
+use crate::queue::connect::{self, Queue, Start};
 use crate::queue::table::{self, left};
 use crate::queue::times;
 use serde_json::json;
 use shoal_core::queue::request::{self, Answer, Request};
+use shoal_daemon::queue::door::tls;
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
@@ -16,12 +17,12 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         Verb::Add { user, role, days, json } => {
             let request = Request::AddToken { user: user.clone(), role: (*role).into(), days: *days };
             match queue.ask(&request)? {
-                Answer::Token { user, token } if *json => crate::say::line(json!({ "user": user, "token": token })),
+                Answer::Token { user, token } if *json => {
+                    crate::say::line(json!({ "user": user, "token": token, "queue": address(&queue) }));
+                }
                 Answer::Token { user, token } => {
                     crate::say::line(token);
-                    eprintln!(
-                        "shoal token: this is {user}'s token; it is shown only now. Whoever has it is {user}: give it to nobody else"
-                    );
+                    eprintln!("{}", recipe(&user, *role, address(&queue)));
                 }
                 other => return Err(queue.odd(&request, &other)),
             }
@@ -53,6 +54,31 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         }
     }
     Ok(Exit::Success.into())
+}
+
+/// How others name this queue, if it is this machine's and has ever listened.
+fn address(queue: &Queue) -> Option<String> {
+    let store = connect::usual_store().ok().filter(|_| queue.is_local())?;
+    let fingerprint = tls::fingerprint(&store)?;
+    Some(format!("shoal://{}:7420#{fingerprint}", shoal_sync::host::name()))
+}
+
+/// What to do with a token.
+fn recipe(user: &str, role: Role, address: Option<String>) -> String {
+    let queue = address.unwrap_or_else(|| "shoal://HOST:PORT#FINGERPRINT".into());
+    let missing = match queue.contains("FINGERPRINT") {
+        true => "\n  `shoal serve --listen 0.0.0.0:7420` says the fingerprint in its first lines",
+        false => "\n  (another port, if `shoal serve --listen` said another)",
+    };
+    let place = match role {
+        Role::Host => format!(
+            "on {user}, `shoal serve --unit --agent '{queue}'` prints a unit that uses it, and says where it belongs"
+        ),
+        _ => format!(
+            "{user} puts it into ~/.config/shoal/queue.json, for nobody else to read:\n  {{\"queue\": \"{queue}\", \"token\": \"...\"}}"
+        ),
+    };
+    format!("shoal token: this is {user}'s token, shown only now; whoever has it is {user}\n  {place}{missing}")
 }
 
 fn word(role: request::Role) -> &'static str {

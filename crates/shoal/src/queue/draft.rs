@@ -175,7 +175,9 @@ fn replace(draft: &mut Draft, args: &Args, here: &Path) -> Result<(), NotBegun> 
 fn folders(draft: &mut Draft, args: &Args, here: &Path) -> Result<(), NotBegun> {
     let given = |path: &PathBuf, alone: bool| -> Result<Folder, NotBegun> {
         let whole = absolute(path)?;
-        let name = Path::new(&whole).file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+        // By the name it was given, where it has one: what is a link here is found under the link's name.
+        let named = path.file_name().map_or(Path::new(&whole), |_| path.as_path());
+        let name = named.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
         let at = if alone && Path::new(&whole).is_dir() { String::new() } else { name };
         Ok(Folder { path: whole, at, ignore: Vec::new() })
     };

@@ -16,7 +16,7 @@ pub fn text(sweep: &Sweep, trees: &[Planned], all: bool, width: usize) -> String
     let total = cells::total(sweep);
     let mut out = format!("{}: {}, {}\n", sweep.name, count(total, "configuration"), times(sweep, total));
     if let Some(words) = command_of(sweep) {
-        out.push_str(&format!("each is run as: {words}\n"));
+        out.push_str(&format!("the first runs as: {words}\n"));
     }
     if let Some(folder) = &sweep.command.folder {
         out.push_str(&format!("in {folder}, as it is then\n"));

@@ -7,6 +7,7 @@ use crate::launch::screen::size;
 use shoal_core::queue::Moment;
 use shoal_core::queue::host::Gpu;
 use shoal_core::queue::request::{HostRow, RunRow, RunState, SweepRow};
+use shoal_core::queue::results::numbers::digits;
 
 pub fn sweeps(rows: &[SweepRow], now: Moment, width: usize) -> String {
     let columns = [
@@ -66,7 +67,7 @@ pub fn runs(rows: &[RunRow], now: Moment, width: usize) -> String {
     let cells = rows.iter().map(|row| {
         let parameters: Vec<String> =
             row.differs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
-        let metrics: Vec<String> = row.metrics.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let metrics: Vec<String> = row.metrics.iter().map(|(name, value)| format!("{name}={}", short(value))).collect();
         vec![
             row.run.to_string(),
             state(row),
@@ -82,6 +83,14 @@ pub fn runs(rows: &[RunRow], now: Moment, width: usize) -> String {
         ]
     });
     table::render(&columns, &cells.collect::<Vec<_>>(), width)
+}
+
+/// A number without the digits that nobody reads; `--json` has them all.
+fn short(value: &str) -> String {
+    match value.parse::<f64>() {
+        Ok(number) if number.is_finite() && value.len() > 7 => digits(number, 5),
+        _ => value.into(),
+    }
 }
 
 fn state(row: &RunRow) -> String {
@@ -116,7 +125,7 @@ pub fn groups(head: &'static str, rows: &[(String, [u64; 5])], width: usize) -> 
 pub fn hosts(rows: &[HostRow], now: Moment, width: usize) -> String {
     let columns = [
         left("HOST", 0, 40),
-        left("STATE", 0, 70),
+        left("STATE", 0, 120),
         right("RUNS", 0),
         right("CPUS", 3),
         right("LOAD", 4),
@@ -147,6 +156,7 @@ fn host_state(row: &HostRow, now: Moment) -> String {
         (false, Some(heard)) => format!("silent for {}", times::coarse(now.saturating_sub(heard))),
         (false, None) => "never heard of".into(),
     }];
+    words.extend(row.problem.clone());
     if row.paused {
         words.push("paused".into());
     }
@@ -268,6 +278,7 @@ mod tests {
             running: 0,
             slots: 8,
             heard: Some(0),
+            problem: None,
         };
         let text = hosts(&[host], 0, 300);
         let last = text.lines().last().expect("a line");

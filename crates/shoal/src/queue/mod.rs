@@ -13,10 +13,11 @@
 //! | `wait` | how does a sweep go on, as long as somebody looks |
 //! | `ps`, `logs` | the queue's side of verbs that know other runs too |
 //! | `lists`, `table`, `times` | how do lists, tables and times look |
-//! | `reach` | how does the daemon get to the agents of other machines |
+//! | `reach`, `call` | how does the daemon get to the agents of other machines; how do agents get to it |
 //! | `unit` | what does systemd have to know |
 
 pub mod amounts;
+pub mod call;
 pub mod connect;
 pub mod draft;
 pub mod dry_run;

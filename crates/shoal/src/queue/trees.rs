@@ -3,14 +3,15 @@
 use crate::commands::run::NotBegun;
 use crate::launch::screen::size;
 use crate::queue::connect::Queue;
-use crate::queue::snapshot::{self, Kind, Root, pack, walk::Listing};
+use crate::queue::snapshot::walk::{Listing, What};
+use crate::queue::snapshot::{self, Kind, Root, pack};
 use indicatif::{ProgressBar, ProgressStyle};
 use shoal_core::queue::line::BODY_LIMIT;
 use shoal_core::queue::read::{Draft, Folder};
 use shoal_core::queue::request::{Answer, Request};
 use shoal_core::queue::work::Tree;
 use std::io::{IsTerminal, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A tree before it has a digest.
 pub struct Planned {
@@ -23,13 +24,23 @@ pub struct Planned {
 pub fn plan(draft: &Draft, base: &Path) -> Result<Vec<Planned>, NotBegun> {
     let mut trees = Vec::new();
     if !draft.source.is_empty() {
-        let roots: Vec<Root> = draft.source.iter().map(|folder| root(folder, base, folder.at.clone())).collect();
-        let listing = snapshot::list(&roots, Kind::Source).map_err(NotBegun::Wrong)?;
+        // Data within the project is sent as data alone: it seldom changes, and may be larger than source is allowed to be.
+        let without: Vec<PathBuf> = draft.data.iter().map(|folder| place(folder, base)).collect();
+        let roots = draft
+            .source
+            .iter()
+            .map(|folder| Root { without: without.clone(), ..root(folder, base, folder.at.clone()) });
+        let roots: Vec<Root> = roots.collect();
+        roots.iter().try_for_each(is_a_project)?;
+        let mut listing = snapshot::list(&roots, Kind::Source).map_err(NotBegun::Wrong)?;
+        // A link to data in the project gives way to the data.
+        let is_data = |name: &str| draft.data.iter().any(|data| name == data.at);
+        listing.entries.retain(|name, entry| !(matches!(entry.what, What::Link { .. }) && is_data(name)));
         trees.push(Planned { at: String::new(), listing, what: "source" });
     }
     for folder in &draft.data {
         // A folder is linked as a whole; a file has to lie in a tree under its name.
-        let path = base.join(&folder.path);
+        let path = place(folder, base);
         let (at, name) = match (path.is_dir(), folder.at.rsplit_once('/')) {
             (true, _) => (folder.at.as_str(), ""),
             (false, Some((at, name))) => (at, name),
@@ -44,8 +55,24 @@ pub fn plan(draft: &Draft, base: &Path) -> Result<Vec<Planned>, NotBegun> {
     Ok(trees)
 }
 
+/// Somebody's whole home is nobody's source, and takes long to look through.
+fn is_a_project(root: &Root) -> Result<(), NotBegun> {
+    let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
+    if root.from.parent().is_some() && home.as_ref() != Some(&root.from) {
+        return Ok(());
+    }
+    let hint = "go into the folder of the project, name it with --source, or copy nothing with --no-source";
+    Err(NotBegun::Wrong(format!("all of {} would be copied as source\n  hint: {hint}", root.from.display())))
+}
+
 fn root(folder: &Folder, base: &Path, at: String) -> Root {
-    Root { from: base.join(&folder.path), at, ignore: folder.ignore.clone() }
+    Root { from: place(folder, base), at, ignore: folder.ignore.clone(), without: Vec::new() }
+}
+
+/// Without `.` and links, so that the same folder is known as the same.
+fn place(folder: &Folder, base: &Path) -> PathBuf {
+    let path = base.join(&folder.path);
+    path.canonicalize().unwrap_or(path)
 }
 
 /// Makes the store have them all, and gives their names.

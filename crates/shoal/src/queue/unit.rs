@@ -67,7 +67,7 @@ fn agent(me: &str, address: &str) -> String {
     let words = [me, "host", "agent", "--connect", address].map(String::from);
     format!(
         "\
-# Shoal's agent on a host that calls the queue at {address}: users need no shell here. Into /etc/systemd/system/shoal-agent.service;
+# Shoal's agent on a host that calls {address}: users need no shell here. Into /etc/systemd/system/shoal-agent.service;
 # a token for it (`shoal token add HOST --role host`, where the queue is) into /etc/shoal/agent.env, for root alone:
 #   SHOAL_QUEUE_TOKEN=...
 #   systemctl enable --now shoal-agent

@@ -346,6 +346,11 @@ impl Simulator {
         self.plan();
     }
 
+    pub fn quota(&mut self, user: &str, slots: Option<u32>) {
+        self.event(Event::QuotaSet { at: self.now, user: user.into(), slots });
+        self.plan();
+    }
+
     /// PLAN-2, on the machines themselves: nothing is over what there is.
     fn check(&mut self) {
         for machine in self.machines.values().filter(|machine| machine.connected) {

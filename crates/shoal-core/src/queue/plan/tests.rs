@@ -183,6 +183,31 @@ fn whoever_used_less_of_late_goes_first() {
 }
 
 #[test]
+fn two_users_share_alike_whatever_their_runs_take() {
+    let mut bench = Bench::with(&[("a", 4)]);
+    bench.submit(sweep("ann", "ann", 10_000, 1));
+    bench.submit(sweep("bob", "bob", 10_000, 1));
+    let begin = bench.now;
+    let mut live: Vec<(u64, String)> = Vec::new();
+    let mut used = [0u64; 2];
+    while bench.now < begin + 4 * 3_600_000 {
+        let now = bench.now;
+        live.extend(bench.started().into_iter().map(|(attempt, _)| {
+            let takes = if attempt.starts_with("ann") { 10_000 } else { 130_000 };
+            used[usize::from(attempt.starts_with("bob"))] += takes;
+            (now + takes, attempt)
+        }));
+        assert_eq!(live.len(), 4, "no slot is idle");
+        live.sort();
+        let (end, attempt) = live.remove(0);
+        bench.now = end;
+        bench.end(&attempt, "a", OK);
+    }
+    let ratio = used[0] as f64 / used[1] as f64;
+    assert!((0.85..1.15).contains(&ratio), "{used:?}");
+}
+
+#[test]
 fn a_quota_is_a_bound() {
     let mut bench = Bench::with(&[("a", 6)]);
     bench.apply(Event::QuotaSet { at: 0, user: "ann".into(), slots: Some(2) });
@@ -482,7 +507,12 @@ fn play(seed: u64, steps: u32) -> Simulator {
                 all[which].reps = (all[which].reps + 1).min(4);
                 let more = size(&mut sim);
                 all[which].parts = vec![grid(vec![axis("x", 5..5 + i64::from(more))])];
+                all[which].rules.priority = sim.dice.below(3) as i32;
                 sim.submit(&all[which].clone());
+            }
+            8 => {
+                let slots = [None, Some(0), Some(1), Some(4)][sim.dice.below(4) as usize];
+                sim.quota("bob", slots);
             }
             _ => {
                 let ms = [1, 3, 20, 100, 700, 6_000][sim.dice.below(6) as usize];
@@ -497,6 +527,7 @@ fn play(seed: u64, steps: u32) -> Simulator {
     }
     sim.change_facts("b", |facts| facts.gpus[0].foreign_processes = 0);
     sim.change_facts("c", |facts| facts.idle_seconds = None);
+    sim.quota("bob", None);
     for it in &all {
         sim.pause(Pausable::Sweep(it.name.clone()), false);
     }
@@ -511,7 +542,7 @@ fn play(seed: u64, steps: u32) -> Simulator {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_every_run_is_recorded_once_and_nothing_is_overfull(seed in any::<u64>(), steps in 0u32..250) {
@@ -558,86 +589,4 @@ proptest! {
 fn lines_are_used_in_play() {
     let most = (0..8).map(|seed| play(seed, 100).most_in_line).max();
     assert!(most > Some(8), "{most:?}");
-}
-
-#[test]
-fn zz_timing() {
-    use crate::queue::state::top_up;
-    use std::time::Instant;
-    let t = Instant::now();
-    let mut bench = Bench::with(&[("a", 2), ("b", 2), ("c", 2), ("d", 2)]);
-    let mut it = sweep("s", "ann", 1, 1);
-    it.parts = vec![grid(vec![axis("x", 0..1000), axis("y", 0..100)])];
-    bench.submit(it.clone());
-    eprintln!("submit 100k {:?}", t.elapsed());
-    bench.go();
-    let t = Instant::now();
-    for _ in 0..1000 {
-        bench.plan();
-    }
-    eprintln!("plan no room {:?}", t.elapsed() / 1000);
-    let t = Instant::now();
-    let mut left = 0;
-    let mut live: Vec<(String, String)> = bench
-        .queue
-        .live
-        .keys()
-        .filter_map(|k| bench.queue.attempt_of(*k))
-        .map(|a| {
-            let h = bench.queue.live(&a).unwrap().places[0].host.clone();
-            (a.to_string(), h)
-        })
-        .collect();
-    let mut plans = 0;
-    while left < 99_000 {
-        for (a, h) in std::mem::take(&mut live) {
-            bench.now += 1;
-            bench.end(&a, &h, OK);
-            left += 1;
-        }
-        live = bench.started();
-        plans += 1;
-    }
-    eprintln!("99k runs {:?} in {plans} plans", t.elapsed());
-    let t = Instant::now();
-    let e = top_up(&bench.queue, &it, 0).unwrap();
-    eprintln!("top up 100k grid {:?}", t.elapsed());
-    bench.apply(e);
-    let (rows, total) = {
-        let t = Instant::now();
-        let r = bench.queue.run_rows(&Default::default(), 50_000, 1000);
-        eprintln!("rows {:?}", t.elapsed());
-        r
-    };
-    eprintln!("{} {total}", rows.len());
-    let t = Instant::now();
-    let r = bench.queue.run_rows(
-        &crate::queue::request::Filter { states: vec![crate::queue::request::RunState::Waiting], ..Default::default() },
-        0,
-        1000,
-    );
-    eprintln!("rows waiting {:?} {}", t.elapsed(), r.1);
-    // as a list of 10 parameters
-    let rows: Vec<Vec<Option<crate::queue::sweep::Value>>> = (0..100_000i64)
-        .map(|k| (0..10).map(|p| Some(crate::queue::sweep::Value::Float(k as f64 * 0.1 + p as f64))).collect())
-        .collect();
-    it.name = "list".into();
-    it.parts =
-        vec![grid(vec![crate::queue::sweep::Dimension { names: (0..10).map(|p| format!("p{p}")).collect(), rows }])];
-    let t = Instant::now();
-    bench.submit(it.clone());
-    eprintln!("submit list 100k {:?}", t.elapsed());
-    let t = Instant::now();
-    let _ = top_up(&bench.queue, &it, 0).unwrap();
-    eprintln!("top up list 100k {:?}", t.elapsed());
-    let mut bench = Bench::with(&[("a", 2), ("b", 2), ("c", 2), ("d", 2)]);
-    for k in 0..5_000 {
-        bench.submit(wanting(&format!("s{k}"), &format!("u{}", k % 20), 1, |it| it.wants.cpus_milli = 500 + k % 3));
-    }
-    bench.go();
-    let t = Instant::now();
-    for _ in 0..100 {
-        bench.plan();
-    }
-    eprintln!("plan 5000 sweeps, no room {:?}", t.elapsed() / 100);
 }

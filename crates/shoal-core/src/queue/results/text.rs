@@ -56,13 +56,16 @@ fn clean(text: &str) -> String {
 fn fitting(rows: &[Vec<String>], width: usize) -> (Vec<usize>, usize) {
     let columns = rows.first().map_or(0, Vec::len);
     let natural = |column: usize| {
-        let widest = rows.iter().filter_map(|row| row.get(column)).map(|cell| cells_of(cell)).max().unwrap_or(0);
-        widest.min(WIDEST)
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cells_of(cell)).max().unwrap_or(0)
     };
+    let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
     let mut widths: Vec<usize> = (0..columns).map(natural).collect();
+    if total(&widths) > width {
+        // Where there is room, paths stay whole: they are there to be copied.
+        widths.iter_mut().for_each(|one| *one = (*one).min(WIDEST));
+    }
     loop {
-        let total = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
-        if total <= width {
+        if total(&widths) <= width {
             return (widths.clone(), columns - widths.len());
         }
         match widths.iter_mut().max().filter(|widest| **widest > NARROWEST) {

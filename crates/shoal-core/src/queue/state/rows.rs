@@ -104,6 +104,7 @@ impl Queue {
             running: host.used.slots,
             slots: host.slots_shown(),
             heard: host.heard,
+            problem: None,
         };
         let mut rows: Vec<HostRow> = self.hosts.values().map(row).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));

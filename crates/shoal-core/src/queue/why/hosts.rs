@@ -62,6 +62,13 @@ fn all(queue: &Queue) -> impl Iterator<Item = (u32, &HostState)> {
     queue.hosts.iter().map(|(key, host)| (*key, host))
 }
 
+/// How many runs like this one the hosts would take at once, if nothing else ran.
+pub(super) fn seats_of(rooms: &[HostRoom], asker: &Asker) -> u64 {
+    let open = rooms.iter().filter(|room| asker.may(room));
+    let most = |room: &HostRoom| u64::from(HostRoom::empty(room.key, room.host).count(&asker.need, u32::MAX));
+    open.map(most).sum::<u64>() / u64::from(asker.need.ranks)
+}
+
 /// How many processes these hosts take when they are empty; `own`: as if all devices were ours.
 fn seats(hosts: &[(u32, &HostState)], need: &Need, own: bool) -> u32 {
     let count = |(key, host): &(u32, &HostState)| {

@@ -124,10 +124,12 @@ fn waits(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Reason 
     let fits = place::find(&rooms, None, &asker).is_some();
     let seat = Reservation::earliest(queue, &rooms, &asker, now).map(|kept| kept.at);
     let before = u64::from(state.runs.waiting_before(key.1));
-    let starts_at = match ahead.work_ms(queue) {
-        Some(ms) => seat.and_then(|seat| estimate::starts_at(state, before, seat.saturating_add(ms))),
-        None => None,
+    let seats = match state.heads.len() as u64 {
+        0 => hosts::seats_of(&rooms, &asker),
+        held => held,
     };
+    let first = seat.and_then(|seat| Some(seat.saturating_add(ahead.work_ms(queue)?)));
+    let starts_at = first.and_then(|first| estimate::starts_at(state, before, first, seats));
     let (code, text) = match (ahead.is_nobody(), fits) {
         (false, _) => ("behind_others", ahead.sentence()),
         (true, true) if before == 0 => ("next", "it starts now".into()),

@@ -14,6 +14,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 const COMES_WITHIN: Duration = Duration::from_secs(20);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
 const LOOK_LATER: Duration = Duration::from_millis(50);
 
@@ -75,11 +76,17 @@ enum Greeting {
 }
 
 fn greet(stream: &UnixStream) -> Result<(BufReader<UnixStream>, u32), Greeting> {
+    let wrong = |e: std::io::Error| Greeting::Wrong(e.to_string());
+    // One that is stopped, or hangs on its disk, must not hold us too.
+    stream.set_write_timeout(Some(ANSWERS_WITHIN)).map_err(wrong)?;
+    stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(wrong)?;
     let gone = |e: FramingError| Greeting::Gone(format!("the keeper does not answer: {e}"));
-    let mut from = BufReader::with_capacity(256 << 10, stream.try_clone().map_err(|e| Greeting::Wrong(e.to_string()))?);
+    let mut from = BufReader::with_capacity(256 << 10, stream.try_clone().map_err(wrong)?);
     let mut to = stream;
     framing::write_message(&mut to, &ToKeeper::Hello { version: KEEPER_VERSION }, &[]).map_err(gone)?;
-    match framing::read_message(&mut from).map_err(gone)? {
+    let hello = framing::read_message(&mut from).map_err(gone)?;
+    stream.set_read_timeout(None).map_err(wrong)?;
+    match hello {
         Some((FromKeeper::Hello { version: KEEPER_VERSION, pid }, _)) => Ok((from, pid)),
         Some((FromKeeper::Hello { version, .. }, _)) => Err(Greeting::Wrong(format!(
             "the keeper of this queue on this host speaks version {version}, this agent {KEEPER_VERSION}; it leaves a minute after its last run"

@@ -58,6 +58,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Things that may be due in the loop; whoever brings more waits.
 const EVENTS: usize = 4096;
@@ -108,7 +109,32 @@ pub struct Host {
     folder: Folder,
     keeper: KeeperStart,
     store: String,
+    asked: Asked,
     _lock: lock::Lock,
+}
+
+/// Signals that ask to end: heard for as long as the process lives, told to whoever serves a line at that moment.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<(bool, Option<SyncSender<Event>>)>>);
+
+impl Asked {
+    fn held(&self) -> MutexGuard<'_, (bool, Option<SyncSender<Event>>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(&self) -> std::io::Result<()> {
+        let mine = self.clone();
+        signals::listen(move |signal| {
+            if signal != libc::SIGCHLD {
+                let mut held = mine.held();
+                held.0 = true;
+                if let Some(events) = &held.1 {
+                    let _ = events.try_send(Event::Signal);
+                }
+            }
+            true
+        })
+    }
 }
 
 impl Host {
@@ -117,7 +143,14 @@ impl Host {
         signals::block();
         let folder = Folder::open(&args.store)?;
         let lock = lock::take(&folder.agent_lock())?;
-        Ok(Host { folder, keeper: args.keeper, store: args.store, _lock: lock })
+        let asked = Asked::default();
+        asked.listen().map_err(|e| format!("no thread could be started: {e}"))?;
+        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, _lock: lock })
+    }
+
+    /// Somebody asked this process to end: no more lines.
+    pub fn is_asked_to_end(&self) -> bool {
+        self.asked.held().0
     }
 }
 
@@ -161,6 +194,7 @@ pub fn serve(
         Some(_) => return Err("the daemon's first word was not hello".into()),
     };
     let (events, inbox) = sync_channel(EVENTS);
+    host.asked.held().1 = Some(events.clone());
     hear(from, events.clone())?;
     Session::open(host, name, to, events, inbox)?.run()
 }

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::work::Ended;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `<root>/<sweep>/runs/param_NNN/<time>_num<rep>`: the root is never made here. A drive that is not mounted must not be taken for an
 /// empty one.
@@ -69,9 +70,25 @@ pub fn run_json(note: &Note, ended: &Ended, host: &str) -> String {
     format!("{value:#}\n")
 }
 
+/// Places that somebody in this process is at. A line that was cut may have left a thread that hangs on a drive.
+static BUSY: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn busy() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// All of them; drives are synced once for all.
 pub fn all(jobs: &[Job]) -> Vec<Result<(), Problem>> {
-    let staged: Vec<Result<Option<PathBuf>, Problem>> = jobs.iter().map(stage).collect();
+    let mine: Vec<bool> = jobs.iter().map(|job| busy().insert(job.to.clone())).collect();
+    let done = put(jobs, &mine);
+    jobs.iter().zip(mine).filter(|(_, mine)| *mine).for_each(|(job, _)| drop(busy().remove(&job.to)));
+    done
+}
+
+fn put(jobs: &[Job], mine: &[bool]) -> Vec<Result<(), Problem>> {
+    let taken = |job: &Job| Problem::Later(format!("{}: an earlier try still hangs", job.to.display()));
+    let staged = jobs.iter().zip(mine).map(|(job, mine)| if *mine { stage(job) } else { Err(taken(job)) });
+    let staged: Vec<Result<Option<PathBuf>, Problem>> = staged.collect();
     let mut synced: HashMap<u64, Result<(), String>> = HashMap::new();
     for path in staged.iter().flatten().flatten() {
         let Ok(meta) = fs::metadata(path) else { continue };

@@ -10,12 +10,11 @@ use super::publish;
 use super::ready::Maker;
 use super::shelf::Shelf;
 use super::trees::{self, Arriving};
-use super::{End, Event, Host, facts, gpus, link};
+use super::{Asked, End, Event, Host, facts, gpus, link};
 use crate::proc;
 use crate::queue::keeper::diary::note;
 use crate::queue::keeper::folder::Folder;
 use crate::queue::keeper::words::{Over, ToKeeper};
-use crate::signals;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
@@ -112,6 +111,7 @@ pub(super) struct Session {
     told_facts: Option<Box<HostFacts>>,
     leaving: Option<Leaving>,
     end: Option<End>,
+    asked: Asked,
 }
 
 impl Session {
@@ -126,8 +126,6 @@ impl Session {
         let outbox = Arc::new(Outbox::default());
         let writer = outbox.clone();
         std::thread::Builder::new().name("to-daemon".into()).spawn(move || writer.write_to(to)).map_err(failed)?;
-        let signal = events.clone();
-        signals::listen(move |number| number == libc::SIGCHLD || signal.send(Event::Signal).is_ok()).map_err(failed)?;
         trees::clear(&host.folder.trees());
         let shelf = Arc::new(Shelf::default());
         let (tell, folder) = (events.clone(), host.folder.clone());
@@ -188,6 +186,7 @@ impl Session {
             told_facts: None,
             leaving: None,
             end: None,
+            asked: host.asked.clone(),
         };
         session.dial_keeper()?;
         session.watch().map_err(failed)?;
@@ -259,6 +258,10 @@ impl Session {
                 self.outbox.close();
                 return Ok(end);
             }
+            // A signal may have found the list full.
+            if self.asked.held().0 {
+                self.end = Some(End::Left);
+            }
             if self.outbox.is_closed() {
                 return Ok(End::Line("the line is broken".into()));
             }
@@ -311,8 +314,8 @@ impl Session {
             }
             ToHost::Leave { stop_runs: true } => {
                 self.leaving = Some(Leaving { until: Instant::now() + LEAVE_WITHIN, keeper_left: self.link.is_none() });
-                let names: Vec<String> = self.pending.drain(..).collect();
-                names.iter().for_each(|name| drop(self.runs.remove(name)));
+                let names: Vec<String> = self.pending.iter().cloned().collect();
+                names.iter().for_each(|name| self.stop(name, false, 0));
                 self.tell_keeper(&ToKeeper::Leave { stop_runs: true, grace_ms: 10_000 });
             }
         }

@@ -1,7 +1,9 @@
 //! Where none runs, a daemon is started: in the background, for this user and this machine. Nothing has to be configured.
 
 use super::{Client, ClientError, Where};
+use crate::proc;
 use crate::queue::places::Store;
+use crate::queue::serve;
 use crate::signals;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -26,6 +28,13 @@ pub fn connect_or_start(place: &Where, program: &Path) -> Result<Client, ClientE
         Err(ClientError::NotRunning(_) | ClientError::Ended) => {}
         other => return other,
     }
+    if let Some(holder) = serve::holder(store).filter(|holder| holder.host != proc::node_name()) {
+        let why =
+            format!("the queue in {} is served on {} (process {})", store.root.display(), holder.host, holder.pid);
+        return Err(ClientError::Wrong(format!(
+            "{why}; set SHOAL_QUEUE to reach it from here, or use another SHOAL_STORE"
+        )));
+    }
     let unmade = |e: io::Error| ClientError::Wrong(format!("{} cannot be made: {e}", store.root.display()));
     store.make().map_err(unmade)?;
     // Now that it is there, its path may be another one.
@@ -49,7 +58,7 @@ pub fn connect_or_start(place: &Where, program: &Path) -> Result<Client, ClientE
         }
         let ended = started.as_mut().and_then(|(child, _)| child.try_wait().ok().flatten());
         // Another one may have been faster; then ours ended for that, and the socket is there soon.
-        let failed = ended.is_some() && crate::queue::serve::holder(store).is_none();
+        let failed = ended.is_some() && serve::holder(store).is_none();
         if failed || Instant::now() > end {
             let from = started.as_ref().map_or(0, |(_, from)| *from);
             return Err(ClientError::NotStarted { seconds: START.as_secs(), log: last_lines(store, from) });

@@ -17,6 +17,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const REPEAT: Duration = Duration::from_secs(10);
 /// A host that went away while its output was read may come back.
 const AWAY: Duration = Duration::from_secs(30);
+/// Asked again without anything new.
+const MOST_AGAIN: u32 = 200;
 /// A host that is there answers.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -65,6 +67,7 @@ enum Part {
 
 pub fn logs(session: &Session<'_>, run: RunId, number: Option<u32>, follow: bool) -> bool {
     let (mut at, mut attempt, mut away) = (0, None, None::<Instant>);
+    let mut stalled = (0, 0);
     loop {
         let (reply, place) = sync_channel(1);
         let find = Message::FindLog { run: run.clone(), attempt: number.or(attempt), reply };
@@ -111,6 +114,11 @@ pub fn logs(session: &Session<'_>, run: RunId, number: Option<u32>, follow: bool
             Part::End => return session.say(Answer::Done, &[]),
             Part::Again => {
                 outbox.tell(&ToHost::CancelLog { ask: reading.ask });
+                stalled = if stalled.0 == at { (at, stalled.1 + 1) } else { (at, 0) };
+                if stalled.1 > MOST_AGAIN {
+                    let why = format!("{} does not give the output of {} from byte {at} on", place.host, place.attempt);
+                    return no_output(session, &place, at, why);
+                }
                 if !is_there(session, Duration::from_millis(20)) {
                     return false;
                 }

@@ -24,10 +24,13 @@ pub fn listen(shared: &Arc<Shared>, group: Option<&str>) -> io::Result<()> {
     }
     let uid = rustix::process::getuid().as_raw();
     let meta = fs::metadata(folder)?;
-    if meta.uid() != uid || (group.is_none() && meta.mode() & 0o077 != 0 && meta.mode() & 0o1000 == 0) {
-        // Somebody else could put a socket of theirs in its place.
-        let why = format!("{} is not this user's alone; chmod 700 it, or use another SHOAL_STORE", folder.display());
+    if meta.uid() != uid {
+        // They could put a socket of theirs in its place.
+        let why = format!("{} belongs to another user; use another SHOAL_STORE", folder.display());
         return Err(io::Error::other(why));
+    }
+    if group.is_none() && meta.mode() & 0o077 != 0 {
+        rustix::fs::chmod(folder, Mode::from_raw_mode(0o700))?;
     }
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;

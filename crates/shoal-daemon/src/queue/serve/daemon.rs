@@ -7,6 +7,7 @@
 use super::clock::Clock;
 use super::full::Full;
 use super::here::Here;
+use super::hosts::Unheard;
 use super::line::{Dialer, Outbox};
 use super::live::Live;
 use super::message::Message;
@@ -44,6 +45,8 @@ pub struct Daemon {
     /// Why hosts are not there.
     pub(super) problems: HashMap<String, String>,
     pub(super) live: Live,
+    /// Attempts that their hosts should say something of.
+    pub(super) unheard: Vec<Unheard>,
     /// Starts that fit in no message: host, attempt, rank.
     pub(super) unsent: Vec<(String, Attempt, u32)>,
     pub(super) full: Option<Full>,
@@ -102,7 +105,12 @@ impl Daemon {
     /// What changes because time passes.
     fn pass_time(&mut self, turn: &mut Turn) -> Result<(), JournalError> {
         if self.full.is_some() {
-            return self.try_again();
+            let back = self.try_again()?;
+            if !back {
+                return Ok(());
+            }
+            // What it said at first was refused then; it cannot be now.
+            let _ = self.begin(turn);
         }
         for event in self.live.begun(&self.queue) {
             self.note(turn, event);
@@ -114,13 +122,14 @@ impl Daemon {
             }
         }
         self.give_up_unsent(turn);
+        self.give_up_unheard(turn);
         if self.again || self.queue.wake_at().is_some_and(|wake| wake <= turn.now) {
             turn.look = true;
         }
         Ok(())
     }
 
-    fn finish(&mut self, mut turn: Turn) -> Result<(), JournalError> {
+    pub(super) fn finish(&mut self, mut turn: Turn) -> Result<(), JournalError> {
         if self.full.is_none() && (turn.look || !turn.events.is_empty()) {
             self.again = false;
             self.plan(&mut turn);
@@ -166,9 +175,14 @@ impl Daemon {
         let by_queue = self.queue.wake_at().map(|wake| Duration::from_millis(wake.saturating_sub(now)));
         let by_full = self.full.as_ref().map(Full::rest);
         let by_live = self.live.rest();
+        let by_unheard = self.unheard.first().map(Unheard::rest);
         let by_leaving = self.leaving.as_ref().map(|_| TICK);
         let by_idle = self.options.auto.then(|| self.options.idle.saturating_sub(self.idle.elapsed()));
-        let soonest = [by_queue, by_full, by_live, by_leaving, by_idle].into_iter().flatten().min().unwrap_or(LONGEST);
+        let soonest = [by_queue, by_full, by_live, by_unheard, by_leaving, by_idle]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(LONGEST);
         soonest.clamp(TICK, LONGEST)
     }
 }

@@ -76,20 +76,21 @@ impl Daemon {
         Ok(())
     }
 
-    pub(super) fn try_again(&mut self) -> Result<(), JournalError> {
-        let Some(full) = self.full.as_mut().filter(|full| full.rest().is_zero()) else { return Ok(()) };
+    /// Whether there is room again.
+    pub(super) fn try_again(&mut self) -> Result<bool, JournalError> {
+        let Some(full) = self.full.as_mut().filter(|full| full.rest().is_zero()) else { return Ok(false) };
         match self.journal.probe() {
             Ok(()) => {
                 self.shared.log.say("there is room again");
                 self.full = None;
                 self.again = true;
                 self.shared.lines.release();
-                Ok(())
+                Ok(true)
             }
             Err(JournalError::Unwritable { .. }) => {
                 full.wait = (full.wait * 2).min(LATEST);
                 full.next = Instant::now() + full.wait;
-                Ok(())
+                Ok(false)
             }
             Err(e) => Err(e),
         }

@@ -24,7 +24,25 @@ use shoal_core::queue::work::{Ended, Ending};
 use shoal_core::queue::{Attempt, Moment};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Until a host that has said hello has said all of its ends, too.
+const UNHEARD: Duration = Duration::from_secs(2);
+
+/// An attempt that was told to end, on a host that does not know it.
+pub(super) struct Unheard {
+    since: Instant,
+    host: String,
+    line: u64,
+    attempt: Attempt,
+    rank: u32,
+}
+
+impl Unheard {
+    pub fn rest(&self) -> Duration {
+        UNHEARD.saturating_sub(self.since.elapsed())
+    }
+}
 
 impl Daemon {
     pub(super) fn up(&mut self, up: Up, turn: &mut Turn) {
@@ -61,8 +79,9 @@ impl Daemon {
         for (attempt, rank) in missing.collect::<Vec<_>>() {
             let Some(live) = self.queue.live(&attempt) else { continue };
             if live.stopping.is_some() {
-                let ended = nothing_ran(attempt, rank, Ending::Stopped, turn.now);
-                self.note(turn, Event::Ended { at: turn.now, host: host.into(), ended: Box::new(ended) });
+                // Not at once: of very many ends, some come behind hello.
+                let Some(line) = self.lines.get(host).map(|(line, _)| *line) else { continue };
+                self.unheard.push(Unheard { since: Instant::now(), host: host.into(), line, attempt, rank });
             } else {
                 self.start(&live, rank, turn);
             }
@@ -75,6 +94,21 @@ impl Daemon {
         for (attempt, checkpoint_first) in self.queue.stopping_on(host) {
             if alive.contains(&attempt) {
                 self.tell_stop(&attempt, checkpoint_first, Some(host), turn);
+            }
+        }
+    }
+
+    /// Those that were told to end and that their host still says nothing of: they never began.
+    pub(super) fn give_up_unheard(&mut self, turn: &mut Turn) {
+        let (due, rest) = std::mem::take(&mut self.unheard).into_iter().partition(|one| one.since.elapsed() >= UNHEARD);
+        self.unheard = rest;
+        let due: Vec<Unheard> = due;
+        for Unheard { host, line, attempt, rank, .. } in due {
+            // On another line it was compared anew.
+            let same_line = self.lines.get(&host).is_some_and(|(open, _)| *open == line);
+            if same_line && self.queue.is_live_on(&attempt, &host) {
+                let ended = nothing_ran(attempt, rank, Ending::Stopped, turn.now);
+                self.note(turn, Event::Ended { at: turn.now, host, ended: Box::new(ended) });
             }
         }
     }

@@ -151,6 +151,7 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
         dialers: Default::default(),
         problems: Default::default(),
         live: Default::default(),
+        unheard: Vec::new(),
         unsent: Vec::new(),
         full: None,
         leaving: None,
@@ -161,7 +162,9 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
         journal,
         options,
     };
-    daemon.begin()?;
+    let mut turn = Turn::new(daemon.clock.now());
+    daemon.begin(&mut turn)?;
+    daemon.finish(turn)?;
     if !daemon.options.listen.is_empty() {
         let (listen, names) = (&daemon.options.listen, &daemon.options.names);
         let (fingerprint, bound) = tcp::listen(&shared, listen, names).map_err(|e| tell("the door for others", e))?;
@@ -197,24 +200,23 @@ fn sweep_out(folder: &std::path::Path) {
 }
 
 impl Daemon {
-    /// Nobody is connected yet; hosts that were given are added.
-    fn begin(&mut self) -> Result<(), ServeError> {
-        let at = self.clock.now();
-        let mut turn = Turn::new(at);
+    /// Nobody is connected yet; hosts that were given are added. Done again when the disk was full before.
+    fn begin(&mut self, turn: &mut Turn) -> Result<(), ServeError> {
         let heard: Vec<String> = self.queue.hosts().map(|policy| policy.name.clone()).collect();
-        for name in heard.into_iter().filter(|name| self.queue.silent_since(name).is_none()).collect::<Vec<_>>() {
-            self.note(&mut turn, Event::HostSilent { at, name });
+        for name in heard {
+            if self.queue.silent_since(&name).is_none() && !self.lines.contains_key(&name) {
+                self.note(turn, Event::HostSilent { at: turn.now, name });
+            }
         }
         let mut hosts = self.options.hosts.clone();
         if hosts.is_empty() && self.queue.hosts().next().is_none() {
             hosts.push(this_machine());
         }
         let caller = Caller { user: "the command line".into(), role: Role::Admin, token: None };
-        if let Answer::Refused { why, hint } = self.add_hosts(&caller, hosts, &mut turn) {
-            return Err(ServeError::Broken { what: why, hint });
+        match self.add_hosts(&caller, hosts, turn) {
+            Answer::Refused { why, hint } => Err(ServeError::Broken { what: why, hint }),
+            _ => Ok(()),
         }
-        self.journal.append(&turn.events)?;
-        Ok(())
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Root {
     pub at: String,
     /// As lines of a `.gitignore` in it.
     pub ignore: Vec<String>,
+    /// What is below it and belongs to another tree.
+    pub without: Vec<PathBuf>,
 }
 
 /// Source leaves out what .gitignore names and what programs make; data is taken as it is.

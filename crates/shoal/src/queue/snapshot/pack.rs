@@ -163,7 +163,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn listing(folder: &std::path::Path) -> Listing {
-        walk(&[Root { from: folder.into(), at: String::new(), ignore: Vec::new() }], Kind::Source).expect("a listing")
+        walk(&[Root { from: folder.into(), at: String::new(), ignore: Vec::new(), without: Vec::new() }], Kind::Source)
+            .expect("a listing")
     }
 
     fn fill(folder: &std::path::Path, order: [&str; 3]) {

@@ -73,12 +73,15 @@ fn folder(listing: &mut Listing, root: &Root, kind: Kind) -> Result<(), String> 
         walk.git_ignore(true).git_exclude(true).parents(true).require_git(false);
         walk.add_custom_ignore_filename(".shoalignore");
     }
-    let left_out = patterns(root)?;
+    let (left_out, without) = (patterns(root)?, root.without.clone());
     walk.filter_entry(move |entry| {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         let name = entry.file_name().to_str().unwrap_or_default();
         let is_made = || if is_folder { skip::is_made(entry.path()) } else { skip::is_noise(name) };
-        let unwanted = || (kind == Kind::Source && is_made()) || left_out.matched(entry.path(), is_folder).is_ignore();
+        let unwanted = || {
+            let is_elsewhere = without.iter().any(|path| path == entry.path());
+            is_elsewhere || (kind == Kind::Source && is_made()) || left_out.matched(entry.path(), is_folder).is_ignore()
+        };
         // What was asked for by its name is taken, whatever it is.
         entry.depth() == 0 || !unwanted()
     });
@@ -187,7 +190,7 @@ mod tests {
 
     fn at(root: &tempfile::TempDir, path: &str, at: &str) -> Root {
         let from = if path.is_empty() { root.path().into() } else { root.path().join(path) };
-        Root { from, at: at.into(), ignore: Vec::new() }
+        Root { from, at: at.into(), ignore: Vec::new(), without: Vec::new() }
     }
 
     fn names(listing: &Listing) -> Vec<&str> {
@@ -227,6 +230,8 @@ mod tests {
         let at = |path: &str, name: &str| at(&root, path, name);
         let both = walk(&[at("net", "src/net"), at("train.py", "train.py")], Kind::Source).expect("a listing");
         assert_eq!(names(&both), ["src", "src/net", "src/net/mlp.py", "train.py"]);
+        let apart = Root { without: vec![root.path().join("net/mlp.py")], ..at("net", "net") };
+        assert_eq!(names(&walk(&[apart], Kind::Source).expect("a listing")), ["net"]);
         let collide = walk(&[at("train.py", "a"), at(".hidden", "a")], Kind::Source).expect_err("two of one name");
         assert!(collide.contains("would both be `a`"), "{collide}");
         assert!(walk(&[at("nothing", "n")], Kind::Source).expect_err("missing").contains("No such file"));

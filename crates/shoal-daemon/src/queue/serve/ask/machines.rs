@@ -19,6 +19,14 @@ impl Daemon {
         self.queue.host(name).is_none().then(none)
     }
 
+    pub(super) fn hosts(&self) -> Answer {
+        let mut hosts = self.queue.host_rows();
+        for row in &mut hosts {
+            row.problem = self.problems.get(&row.name).cloned();
+        }
+        Answer::Hosts { hosts }
+    }
+
     pub(super) fn drain(&mut self, by: &Caller, host: String, turn: &mut Turn) -> Answer {
         if let Some(answer) = self.no_host(&host) {
             return answer;

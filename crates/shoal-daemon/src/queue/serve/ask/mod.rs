@@ -46,7 +46,7 @@ impl Daemon {
                 None => Answer::Why { reasons: shoal_core::queue::why::why(&self.queue, &target, now) },
             },
             Request::Results { sweep, from, limit } => self.results(&sweep, from, limit),
-            Request::Hosts => Answer::Hosts { hosts: self.queue.host_rows() },
+            Request::Hosts => self.hosts(),
             Request::Shutdown { stop_runs } => return self.shut_down(&by.user, stop_runs, reply, turn),
             // Answered at the door, or streams.
             Request::Hello { .. }

@@ -1,6 +1,6 @@
 //! When is a host tried again? Soon after a line that worked, later and later after those that did not.
 
-use super::talk;
+use super::talk::{Over, talk};
 use crate::queue::serve::message::Message;
 use crate::queue::serve::reach::Reacher;
 use crate::queue::serve::shared::Shared;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SOONEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_secs(30);
 /// A line that lived this long was a good one.
-const GOOD: Duration = Duration::from_secs(5);
+const GOOD: Duration = Duration::from_secs(2);
 
 /// One thread for a host that we reach; ends when it is told to, with its line.
 pub struct Dialer {
@@ -42,15 +42,16 @@ pub fn dial(shared: &Arc<Shared>, policy: &HostPolicy, reacher: Arc<dyn Reacher>
                 continue;
             }
             let began = Instant::now();
-            let why = match reacher.open(&policy, &shared.store_id) {
+            let line = match reacher.open(&policy, &shared.store_id) {
                 Ok(stream) if !over.load(Ordering::Acquire) => talk(&shared, &policy.name, stream, true),
                 Ok(stream) => return (stream.cut)(),
-                Err(why) => why,
+                Err(why) => Over { why, was_up: false },
             };
-            if over.load(Ordering::Acquire) || !shared.post(Message::Unreachable { host: policy.name.clone(), why }) {
+            let tell = Message::Unreachable { host: policy.name.clone(), why: line.why };
+            if over.load(Ordering::Acquire) || !shared.post(tell) {
                 return;
             }
-            wait = if began.elapsed() > GOOD { SOONEST } else { after(wait) };
+            wait = after(wait, line.was_up, began.elapsed());
             shared.lines.rest(wait);
         }
     };
@@ -58,6 +59,31 @@ pub fn dial(shared: &Arc<Shared>, policy: &HostPolicy, reacher: Arc<dyn Reacher>
     Ok(dialer)
 }
 
-fn after(wait: Duration) -> Duration {
-    (wait * 2).min(LATEST)
+/// One that says hello and is gone again is not tried as often as it could be, nor as rarely as one that does not answer.
+fn after(wait: Duration, was_up: bool, lived: Duration) -> Duration {
+    match was_up {
+        true if lived >= GOOD => SOONEST,
+        true => (wait * 2).min(GOOD),
+        false => (wait * 2).min(LATEST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn soon_after_a_good_line_and_later_after_others() {
+        let long = Duration::from_secs(60);
+        assert_eq!(after(LATEST, true, long), SOONEST);
+        let mut wait = SOONEST;
+        for _ in 0..20 {
+            wait = after(wait, true, Duration::ZERO);
+        }
+        assert_eq!(wait, GOOD);
+        for _ in 0..20 {
+            wait = after(wait, false, long);
+        }
+        assert_eq!(wait, LATEST);
+    }
 }

@@ -11,13 +11,21 @@ use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
 use std::io::{BufReader, Read, Write};
 use std::sync::Arc;
 
-/// Until it ends, and why it did. `started`: the agent was started for this line, and what a login printed may come before its words.
-pub fn talk(shared: &Arc<Shared>, host: &str, stream: LineStream, started: bool) -> String {
+/// How a line was.
+pub struct Over {
+    /// Why it ended.
+    pub why: String,
+    /// Whether the host said hello on it.
+    pub was_up: bool,
+}
+
+/// Until it ends. `started`: the agent was started for this line, and what a login printed may come before its words.
+pub fn talk(shared: &Arc<Shared>, host: &str, stream: LineStream, started: bool) -> Over {
     let LineStream { to, from, cut } = stream;
     let outbox = Arc::new(Outbox::new(cut));
     let Some(line) = shared.lines.register(&outbox) else {
         outbox.close("lines are held");
-        return "lines are held".into();
+        return Over { why: "lines are held".into(), was_up: false };
     };
     outbox.tell(&ToHost::Hello { version: LINE_VERSION, store: shared.store_id.clone(), host: host.into() });
     let writer = {
@@ -42,7 +50,7 @@ pub fn talk(shared: &Arc<Shared>, host: &str, stream: LineStream, started: bool)
     if talk.up {
         shared.post(Message::Down { host: host.into(), line, why: why.clone() });
     }
-    why
+    Over { why, was_up: talk.up }
 }
 
 fn write(outbox: &Outbox, mut to: Box<dyn Write + Send>) {
