@@ -120,13 +120,13 @@ fn later(path: &Path, e: &io::Error) -> Problem {
     }
 }
 
-/// The folder to be renamed; nothing if the results are there already.
 /// Whether the results of this very attempt have been put there.
 pub fn is_there(to: &Path, note: &Note) -> bool {
     let there = fs::read(to.join("run.json")).ok().and_then(|bytes| serde_json::from_slice::<Whose>(&bytes).ok());
     there.is_some_and(|there| there == Whose { attempt: note.attempt.clone(), rank: note.rank })
 }
 
+/// The folder to be renamed; nothing if the results are there already.
 fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
     let to = &job.to;
     let (Some(parent), Some(last)) = (to.parent(), to.file_name()) else {

@@ -259,7 +259,7 @@ impl Session {
                 return Ok(end);
             }
             // A signal may have found the list full.
-            if self.asked.held().0 {
+            if self.asked.to_end() {
                 self.end = Some(End::Left);
             }
             if self.outbox.is_closed() {
