@@ -91,8 +91,7 @@ fn call(remote: &Remote, place: &str, host: &mut Option<Host>, asked: &Asked) ->
 
 fn open(remote: &Remote, place: &str) -> Result<(Hello, UnixStream), String> {
     let Remote { host, port, fingerprint, token } = remote;
-    let mut line =
-        tls::dial(host, *port, fingerprint, Kind::Agent, token, CONNECT).map_err(|e| e.to_string())?;
+    let mut line = tls::dial(host, *port, fingerprint, Kind::Agent, token, CONNECT).map_err(|e| e.to_string())?;
     let broken = |e: std::io::Error| format!("no line to {place}: {e}");
     line.set_read_timeout(Some(HELLO)).map_err(broken)?;
     // Refused callers hear a word that is no hello: the daemon does not say what was wrong with their token.
