@@ -333,7 +333,7 @@ fn task(step: &Step, work: &Work) -> Option<Task> {
         Action::Connect | Action::Files(_) | Action::Synced(_) | Action::Mesh => return None,
     };
     let (id, stamp) = (step.id.clone(), step.stamp.clone());
-    Some(Task { id, stamp, work: doing, limit_s: work.limit_s, mark: step.kind == Kind::Start })
+    Some(Task { id, stamp, work: doing, limit_s: work.limit_s, mark: step.kind >= Kind::Stop })
 }
 
 /// What the last lines of a failure tell those who know them (pure).

@@ -230,20 +230,25 @@ fn carry_out(work: &Work, members: &mut [Member]) {
     push::all(work, members);
     each(members.iter_mut().collect(), |member| {
         member.carry_out(work, Kind::Setup);
-        if member.fate.is_none() && member.plan.to_run(|kind| kind == Kind::Start).next().is_some() {
+        if member.fate.is_none() && member.plan.to_run(|kind| kind >= Kind::Stop).next().is_some() {
             work.table.tell(member.i, Event::Doing("set up"));
         }
     });
-    // The head first: workers join it.
-    let (heads, workers): (Vec<&mut Member>, Vec<&mut Member>) =
-        members.iter_mut().partition(|member| member.is_head());
-    let up = each(heads, |head| {
-        finish(work, head);
-        matches!(head.fate, Some(Fate::Up))
+    // The head first: workers join it. What they end before needs no head, but is not ended for one that will not start.
+    let is_ready = members.iter().all(|member| !member.is_head() || member.fate.is_none());
+    let up = each(members.iter_mut().collect(), |member| {
+        if member.is_head() {
+            finish(work, member);
+            return matches!(member.fate, Some(Fate::Up));
+        }
+        if is_ready {
+            member.carry_out(work, Kind::Stop);
+        }
+        true
     });
     let head_is_up = up.into_iter().all(|up| up);
-    each(workers, |worker| {
-        let starts = worker.plan.to_run(|kind| kind == Kind::Start).next().is_some();
+    each(members.iter_mut().filter(|member| !member.is_head()).collect(), |worker| {
+        let starts = worker.plan.to_run(|kind| kind >= Kind::Stop).next().is_some();
         if worker.fate.is_none() && starts && !head_is_up && !work.is_stopping() {
             worker.end(work, Fate::NotStarted);
         }

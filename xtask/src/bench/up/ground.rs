@@ -32,6 +32,15 @@ impl Who {
     }
 }
 
+/// What the file's start commands are.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Starts {
+    /// Ray on every node.
+    Ray,
+    /// A mark that costs nothing. Only the head of several nodes starts Ray before, as Ray's own workers are brought up from there.
+    Mark,
+}
+
 /// What all lives share.
 pub struct Tools {
     pub folder: PathBuf,
@@ -48,7 +57,9 @@ impl Tools {
     pub fn ready(quick: bool) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("shoal-up-{}", std::process::id()));
         let code = folder.join("code");
-        std::fs::create_dir_all(&code).with_context(|| format!("cannot make {}", code.display()))?;
+        for made in [&code, &folder.join("marks")] {
+            std::fs::create_dir_all(made).with_context(|| format!("cannot make {}", made.display()))?;
+        }
         for i in 0..FILES {
             let text = format!("# module {i}\n").repeat(40);
             std::fs::write(code.join(format!("module_{i}.py")), text).context("a file to mount")?;
@@ -67,7 +78,12 @@ impl Tools {
     fn share(&self) -> Result<Vec<PathBuf>> {
         let python = std::fs::canonicalize(self.ray.join("bin/python")).context("Ray's Python")?;
         let behind = python.ancestors().nth(2).map(Path::to_path_buf);
-        Ok(std::iter::once(self.ray.clone()).chain(behind).collect())
+        Ok([self.ray.clone(), self.marks()].into_iter().chain(behind).collect())
+    }
+
+    /// Where nodes leave their marks.
+    pub fn marks(&self) -> PathBuf {
+        self.folder.join("marks")
     }
 }
 
@@ -95,10 +111,11 @@ pub struct Ground<'t> {
 }
 
 impl<'t> Ground<'t> {
-    pub fn fresh(tools: &'t Tools, who: Who, count: usize, round: usize) -> Result<Self> {
+    pub fn fresh(tools: &'t Tools, who: Who, starts: Starts, count: usize, round: usize) -> Result<Self> {
         // Ray keeps ssh connections by the cluster's name, and addresses come again: a name for each life.
-        let cluster = format!("{}-{count}-{round}-{}", who.name(), std::process::id());
-        let home = tools.folder.join(format!("{}{count}-{round}", who.name()));
+        let life = if starts == Starts::Ray { "" } else { "mark" };
+        let cluster = format!("{}-{life}{count}-{round}-{}", who.name(), std::process::id());
+        let home = tools.folder.join(format!("{}{life}{count}-{round}", who.name()));
         for part in ["run", "tmp"] {
             std::fs::create_dir_all(home.join(part)).context("a home for the client")?;
         }
@@ -110,7 +127,7 @@ impl<'t> Ground<'t> {
             tools.ray.display()
         );
         ground.everywhere(&profile)?;
-        std::fs::write(ground.file(), ground.text()).context("the cluster file")?;
+        std::fs::write(ground.file(), ground.text(starts)).context("the cluster file")?;
         Ok(ground)
     }
 
@@ -118,7 +135,15 @@ impl<'t> Ground<'t> {
         self.home.join("cluster.yaml")
     }
 
-    fn text(&self) -> String {
+    fn text(&self, starts: Starts) -> String {
+        let mark = format!("touch {}/$(hostname)", self.tools.marks().display());
+        let ray = |start: String| format!("\n  - ray stop\n  - {start}");
+        let head = ray(format!("{} --autoscaling-config=~/ray_bootstrap_config.yaml", start_head()));
+        let (head, worker) = match starts {
+            Starts::Ray => (head, ray(start_worker("$RAY_HEAD_IP"))),
+            Starts::Mark if self.hosts.len() == 1 => (format!(" [{mark}]"), " []".to_owned()),
+            Starts::Mark => (format!("{head}\n  - {mark}"), format!(" [{mark}]")),
+        };
         let address = |i: usize| self.hosts.host(i).address.to_string();
         let workers: Vec<String> = (1..self.hosts.len()).map(address).collect();
         format!(
@@ -127,24 +152,22 @@ impl<'t> Ground<'t> {
              auth:\n  ssh_user: root\n  ssh_private_key: {}\n\
              file_mounts:\n  /root/code: {}\n\
              setup_commands:\n  - 'true'\n  - 'test -f /root/code/module_7.py'\n\
-             head_start_ray_commands:\n  - ray stop\n  - {} --autoscaling-config=~/ray_bootstrap_config.yaml\n\
-             worker_start_ray_commands:\n  - ray stop\n  - {}\n",
+             head_start_ray_commands:{head}\n\
+             worker_start_ray_commands:{worker}\n",
             self.cluster,
             address(0),
             workers.join(", "),
             self.hosts.key().display(),
             self.tools.folder.join("code").display(),
-            start_head(),
-            start_worker("$RAY_HEAD_IP"),
         )
     }
 
-    /// What the start commands take by themselves, without a launcher: the head's, then all workers' at once. No launcher can be faster.
+    /// What the start commands take by themselves, without a launcher: all stop at once, the head starts, all workers start at once.
     pub fn commands_alone(&self) -> Result<f64> {
         let began = Instant::now();
         let on = |i: usize, start: String| {
             let mut command = self.hosts.host(i).command("bash");
-            command.args(["--login", "-c", &format!("ray stop && {start}")]);
+            command.args(["--login", "-c", &start]);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
         };
         let head = self.hosts.host(0).address.to_string();
@@ -153,6 +176,8 @@ impl<'t> Ground<'t> {
             anyhow::ensure!(ended.success(), "a start command by itself ended with {ended}");
             Ok(())
         };
+        let stops: Vec<_> = (0..self.hosts.len()).map(|i| on(i, "ray stop".into())).collect();
+        stops.into_iter().try_for_each(well)?;
         well(on(0, start_head()))?;
         let workers: Vec<_> = (1..self.hosts.len()).map(|i| on(i, start_worker(&head))).collect();
         workers.into_iter().try_for_each(well)?;

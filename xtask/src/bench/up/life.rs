@@ -1,24 +1,27 @@
 //! One cluster from its first `up` to its `down`, and how long each took.
 
 use super::census::{Census, status_shows};
-use super::ground::{Ground, Tools, Who};
+use super::ground::{Ground, Starts, Tools, Who};
 use super::table::{FLOOR, Time, stats};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
 /// Ray's nodes go on starting things after they have joined; what is timed next should not pay for that.
 const SETTLE: Duration = Duration::from_secs(5);
+const MARKED: Duration = Duration::from_secs(300);
+const LOOK: Duration = Duration::from_millis(5);
 /// Short commands are taken so often, and their median counts for the round.
 const SHORT: usize = 3;
 
 /// Everything that is timed, on hosts that are made for it and gone afterwards.
 pub fn live(tools: &Tools, who: Who, count: usize, round: usize, tell: &mut dyn FnMut(Time)) -> Result<()> {
-    let ground = Ground::fresh(tools, who, count, round)?;
     let nodes = if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
     let mut add = |case, size: &str, seconds| {
         eprintln!("{:<6} {case:<8} {size:<22} {:>9.0} ms (round {round})", who.name(), seconds * 1e3);
         tell(Time { case, size: size.to_owned(), seconds });
     };
+    add("launch", &nodes, until_marked(tools, who, count, round)?);
+    let ground = Ground::fresh(tools, who, Starts::Ray, count, round)?;
     add("first", &nodes, until_ray_runs(&ground)?);
     std::thread::sleep(SETTLE);
     add("repeat", &format!("{nodes}, --no-restart"), median(&ground, &["up", "cluster.yaml", "-y", "--no-restart"])?);
@@ -43,6 +46,24 @@ pub fn live(tools: &Tools, who: Who, count: usize, round: usize, tell: &mut dyn 
 fn median(ground: &Ground, args: &[&str]) -> Result<f64> {
     let all: Result<Vec<f64>> = (0..SHORT).map(|_| ground.timed(args)).collect();
     Ok(stats(&all?).0)
+}
+
+/// A first `up` with start commands that cost nothing, until all nodes have run them: the launcher alone, however few cores the nodes share.
+fn until_marked(tools: &Tools, who: Who, count: usize, round: usize) -> Result<f64> {
+    let ground = Ground::fresh(tools, who, Starts::Mark, count, round)?;
+    let marks = || std::fs::read_dir(tools.marks()).map(|all| all.flatten().map(|one| one.path()).collect::<Vec<_>>());
+    let began = Instant::now();
+    ground.timed(&["up", "cluster.yaml", "-y"])?;
+    while marks().context("the marks of nodes")?.len() < count {
+        anyhow::ensure!(began.elapsed() < MARKED, "not all nodes have run their start commands after {MARKED:?}");
+        std::thread::sleep(LOOK);
+    }
+    let took = began.elapsed().as_secs_f64();
+    for mark in marks().context("the marks of nodes")? {
+        std::fs::remove_file(mark).context("a mark")?;
+    }
+    ground.timed(&["down", "cluster.yaml", "-y"])?;
+    Ok(took)
 }
 
 /// `up`, until Ray has all nodes: with ours they are there when the command ends, Ray's own workers come later.

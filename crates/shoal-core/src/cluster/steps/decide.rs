@@ -80,9 +80,9 @@ pub fn decide(steps: &mut [Step], known: &Known, options: Options) {
         let before = known.record.steps.get(&step.id);
         let decision = match step.kind {
             Kind::Connect | Kind::Synced | Kind::Efs => Decision::Run(Because::Always),
-            Kind::Start if options.no_restart && started => Decision::Skip(Why::NoRestart),
-            Kind::Start if options.no_restart => Decision::Run(Because::NewNode),
-            Kind::Start => Decision::Run(Because::Always),
+            Kind::Stop | Kind::Start if options.no_restart && started => Decision::Skip(Why::NoRestart),
+            Kind::Stop | Kind::Start if options.no_restart => Decision::Run(Because::NewNode),
+            Kind::Stop | Kind::Start => Decision::Run(Because::Always),
             Kind::Container if before.is_some_and(|b| b.outcome == Outcome::Done && b.made != known.container) => {
                 Decision::Run(Because::ContainerGone)
             }
@@ -110,7 +110,7 @@ impl Kind {
     }
 
     fn is_set_up(self) -> bool {
-        !matches!(self, Kind::Connect | Kind::Start | Kind::Efs)
+        !matches!(self, Kind::Connect | Kind::Stop | Kind::Start | Kind::Efs)
     }
 }
 

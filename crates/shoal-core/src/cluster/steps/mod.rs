@@ -102,6 +102,8 @@ pub enum Kind {
     Initialization,
     Container,
     Setup,
+    /// A worker's start command that only ends what ran there: it needs no head, and is not slowed down by one that is gone.
+    Stop,
     Start,
 }
 

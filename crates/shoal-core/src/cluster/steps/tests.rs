@@ -104,6 +104,27 @@ fn because<'p>(plan: &'p NodePlan, id: &str) -> &'p Decision {
 const ALL: &str = "+files ~/proj +files /data +init 1 +setup 1 +setup 2 +setup 3 +start 1 +start 2";
 
 #[test]
+fn what_only_ends_a_worker_does_not_wait_for_the_head() {
+    let mut world = World::new();
+    let join = "ray start --address=$RAY_HEAD_IP:6379";
+    for (starts, kinds) in [
+        (&["ray stop", join][..], &[Kind::Stop, Kind::Start][..]),
+        (&["ray stop --force", "ray stop", join], &[Kind::Stop, Kind::Stop, Kind::Start]),
+        (&["ulimit -n 65536", "ray stop"], &[Kind::Start, Kind::Start]),
+        (&["ray stop; ray start", join], &[Kind::Start, Kind::Start]),
+        (&["ray stop $X", "ray stopped"], &[Kind::Start, Kind::Start]),
+    ] {
+        world.cluster.workers[0].start_commands = starts.iter().map(|start| (*start).to_string()).collect();
+        let plan = world.plan(1, None);
+        let found: Vec<Kind> = plan.steps.iter().map(|step| step.kind).filter(|kind| *kind >= Kind::Stop).collect();
+        assert_eq!(found, kinds, "{starts:?}");
+        assert!(plan.steps.iter().any(|step| step.id == "start 1"), "ids stay as they were");
+    }
+    let head = world.plan(0, None);
+    assert!(head.steps.iter().all(|step| step.kind != Kind::Stop));
+}
+
+#[test]
 fn a_new_node_gets_everything_in_order() {
     let plan = World::new().plan(0, None);
     assert!(plan.new);
