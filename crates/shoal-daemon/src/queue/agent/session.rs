@@ -111,7 +111,7 @@ pub(super) struct Session {
     told_facts: Option<Box<HostFacts>>,
     leaving: Option<Leaving>,
     end: Option<End>,
-    asked: Asked,
+    told_to_end: Asked,
 }
 
 impl Session {
@@ -186,7 +186,7 @@ impl Session {
             told_facts: None,
             leaving: None,
             end: None,
-            asked: host.asked.clone(),
+            told_to_end: host.asked.clone(),
         };
         session.dial_keeper()?;
         session.watch().map_err(failed)?;
@@ -259,7 +259,7 @@ impl Session {
                 return Ok(end);
             }
             // A signal may have found the list full.
-            if self.asked.to_end() {
+            if self.told_to_end.to_end() {
                 self.end = Some(End::Left);
             }
             if self.outbox.is_closed() {
