@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod ci;
+mod days;
 mod demo;
 mod frameworks;
 mod gang;
@@ -31,6 +32,8 @@ enum Verb {
     Bench(bench::Args),
     /// What CI runs: all of `test`, with nothing skipped.
     Ci,
+    /// Kill, unmount and fill up under the queue, many rounds of each, and print figures.
+    Days(days::Args),
     /// Train a small network on four workers, and compare with one process.
     Demo,
     /// Test hosts to try things on by hand: machines made of namespaces, reached over real ssh.
@@ -60,6 +63,7 @@ fn run() -> anyhow::Result<()> {
     match Args::parse().verb {
         Verb::Bench(args) => bench::run(args),
         Verb::Ci => ci::run(),
+        Verb::Days(args) => days::run(args),
         Verb::Demo => demo::run(),
         Verb::Hosts(args) => hosts::run(args),
         Verb::Setup => setup::run(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How often to step.
 pub const STEP: Duration = Duration::from_millis(10);
 /// After this long of SIGKILL, what is left is in the kernel's hands (a dead network drive) and is reported.
-const GIVE_UP: Duration = Duration::from_secs(10);
+pub const GIVE_UP: Duration = Duration::from_secs(10);
 
 pub struct Sweep {
     ask_at: Instant,

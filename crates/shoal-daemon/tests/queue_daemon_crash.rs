@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn rounds() -> u32 {
-    std::env::var("SHOAL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
+    shoal_testkit::rounds(30) as u32
 }
 
 fn names(daemon: &Daemon) -> BTreeSet<String> {
@@ -52,6 +52,7 @@ fn acknowledged_submissions_survive_kill_9() {
     }
     let there = names(&how.start());
     assert!(acknowledged.is_subset(&there) && !acknowledged.is_empty());
+    shoal_testkit::figures("daemon killed under submissions", rounds().into(), acknowledged.len(), "");
 }
 
 #[test]

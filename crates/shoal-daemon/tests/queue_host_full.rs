@@ -5,38 +5,8 @@ mod queue_host;
 use queue_host::*;
 use shoal_core::queue::line::FromHost;
 use shoal_core::queue::work::Ending;
+use shoal_testkit::Drive;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// A small drive of memory; unmounted with it.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: &Path, bytes: u64) -> Option<Small> {
-        fs::create_dir_all(at).unwrap();
-        let done =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(at).output();
-        done.is_ok_and(|done| done.status.success()).then(|| Small(at.into()))
-    }
-
-    fn fill(&self) {
-        let mut file = fs::File::create(self.0.join("filler")).unwrap();
-        while file.write(&[0; 4096]).is_ok() {}
-    }
-
-    fn free(&self) {
-        fs::remove_file(self.0.join("filler")).unwrap();
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // Lazily: the keeper's log is still open for a moment.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 fn trouble(line: &mut Line, over: bool) -> String {
     line.wait("trouble", |line| {
@@ -50,7 +20,7 @@ fn trouble(line: &mut Line, over: bool) -> String {
 #[test]
 fn ends_are_kept_and_starts_wait_until_there_is_room() {
     let base = tempfile::tempdir().unwrap();
-    let Some(drive) = Small::mount(&base.path().join("host"), 1 << 20) else {
+    let Some(drive) = Drive::small(&base.path().join("host"), 1 << 20) else {
         return shoal_testkit::skip("mounting a tmpfs is not allowed here");
     };
     let place = Place::at(base.path());
@@ -61,7 +31,7 @@ fn ends_are_kept_and_starts_wait_until_there_is_room() {
     const MANY: u32 = 40;
     line.start((0..MANY).map(|cell| sh(cell, &wait)).collect());
     (0..MANY).for_each(|cell| line.wait_alive(&attempt(cell, 1)));
-    drive.fill();
+    drive.fill().unwrap();
     fs::write(&go, "").unwrap();
     let what = trouble(&mut line, false);
     assert!(what.contains("No space left on device"), "{what}");
@@ -92,12 +62,12 @@ fn ends_are_kept_and_starts_wait_until_there_is_room() {
 #[test]
 fn results_wait_for_a_drive_that_is_full() {
     let base = tempfile::tempdir().unwrap();
-    let Some(drive) = Small::mount(&base.path().join("results"), 256 << 10) else {
+    let Some(drive) = Drive::small(&base.path().join("results"), 256 << 10) else {
         return shoal_testkit::skip("mounting a tmpfs is not allowed here");
     };
     let place = Place::at(base.path());
     let mut line = Line::open(&place);
-    drive.fill();
+    drive.fill().unwrap();
     let mut start = sh(0, "head -c 100000 /dev/zero > result");
     start.publish = place.results(0);
     line.start(vec![start]);
@@ -109,4 +79,39 @@ fn results_wait_for_a_drive_that_is_full() {
     assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Exited(0));
     assert_eq!(fs::metadata(folder.join("t_num0/result")).unwrap().len(), 100_000);
     trouble(&mut line, true);
+}
+
+/// Trying is in vain until somebody allows it: it is said with host and place, tried rarely, and at once by a new agent.
+#[test]
+fn results_wait_where_they_are_forbidden() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(drive) = Drive::small(&base.path().join("results"), 1 << 20) else {
+        return shoal_testkit::skip("mounting a tmpfs is not allowed here");
+    };
+    let place = Place::at(base.path());
+    let mut line = Line::open(&place);
+    assert!(drive.read_only(true));
+    let mut start = sh(0, "echo hi > result");
+    start.publish = place.results(0);
+    line.start(vec![start]);
+    let what = trouble(&mut line, false);
+    let kept = place.store().join("work/s_0.0_1");
+    for part in ["results wait on this host", "Read-only file system", "host here", kept.to_str().unwrap()] {
+        assert!(what.contains(part), "no `{part}` in {what}");
+    }
+    let whose = line.seen.iter().find_map(|(m, _)| match m {
+        FromHost::Trouble { attempt, .. } => attempt.clone(),
+        _ => None,
+    });
+    assert_eq!(whose, Some(attempt(0, 1)), "of the run");
+    assert_eq!(fs::read_to_string(kept.join("result")).unwrap(), "hi\n", "they are where it says");
+    // A line that is opened anew hears of it again.
+    drop(line);
+    let mut line = Line::open(&place);
+    assert_eq!(trouble(&mut line, false), what);
+    assert!(drive.read_only(false));
+    drop(line);
+    let mut line = Line::open(&place);
+    assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Exited(0));
+    assert_eq!(fs::read_to_string(base.path().join("results/s/runs/param_000/t_num0/result")).unwrap(), "hi\n");
 }

@@ -156,6 +156,43 @@ fn trees_come_once_and_many_runs_share_them() {
     assert!(!line.seen.iter().any(|(m, _)| matches!(m, FromHost::NeedTree { .. })), "it is here");
 }
 
+/// Trees and environments that nobody has used for long go, the others stay; a live run's in any case.
+#[test]
+fn what_nobody_has_used_for_long_goes_and_what_lives_stays() {
+    let mut place = Place::new();
+    place.env.push(("SHOAL_TREES_BOUND".into(), "0".into()));
+    let tree = |letter: &str| place.store().join("trees").join(letter.repeat(64));
+    let env = place.store().join("envs").join("e".repeat(32));
+    let age = |path: &std::path::Path, seconds: u64| {
+        let then = std::time::SystemTime::now() - Duration::from_secs(seconds);
+        fs::File::open(path).unwrap().set_times(fs::FileTimes::new().set_modified(then)).unwrap();
+    };
+    for (path, seconds) in [(tree("a"), 5000), (tree("b"), 60), (tree("c"), 5000), (env.clone(), 40 * 24 * 3600)] {
+        fs::create_dir_all(path.join("deep")).unwrap();
+        fs::write(path.join("deep/file"), vec![1; 10_000]).unwrap();
+        age(&path, seconds);
+    }
+    fs::write(env.with_extension("lock"), "").unwrap();
+    let mut line = Line::open(&place);
+    until("the old ones to be gone", || (!tree("a").exists() && !tree("c").exists() && !env.exists()).then_some(()));
+    assert!(tree("b").exists(), "used a minute ago");
+    assert!(!env.with_extension("lock").exists());
+    let mut start = sh(0, "cat deep/file | wc -c; sleep 1000");
+    start.trees = vec![Tree { digest: "b".repeat(64), at: String::new() }];
+    line.start(vec![start]);
+    line.wait_alive(&attempt(0, 1));
+    // Another agent knows from the run itself what it needs.
+    age(&tree("b"), 90 * 24 * 3600);
+    fs::create_dir_all(tree("d")).unwrap();
+    age(&tree("d"), 5000);
+    drop(line);
+    let mut line = Line::open(&place);
+    until("another old one to be gone", || (!tree("d").exists()).then_some(()));
+    assert!(tree("b").exists(), "a live run has it");
+    line.say(&ToHost::Stop { attempt: attempt(0, 1), checkpoint_first: false, grace_seconds: 0 });
+    assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Stopped);
+}
+
 #[test]
 fn an_environment_of_a_lock_file_is_made_once_and_its_failure_is_told() {
     let place = Place::new();

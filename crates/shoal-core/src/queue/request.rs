@@ -225,6 +225,9 @@ pub struct RunRow {
     /// Only the parameters in which the sweep's configurations differ.
     pub differs: Vec<(String, Value)>,
     pub metrics: Vec<(String, String)>,
+    /// What is wrong with it at the moment, while it is not over: its results wait, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -117,6 +117,10 @@ pub struct Rules {
     pub fatal_codes: Vec<i32>,
     /// Where complete results go; `None`: they stay in the queue's store.
     pub results: Option<String>,
+    /// What that folder is known by, if it was seen when the sweep was submitted: a mount point without its drive is an empty folder
+    /// of the same name, and results that are put there are lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results_mark: Option<String>,
     /// The first seed; rep k of every configuration gets `seed + k`.
     pub seed: u64,
 }
@@ -148,6 +152,7 @@ impl Default for Rules {
             grace_seconds: 10,
             fatal_codes: Vec::new(),
             results: None,
+            results_mark: None,
             seed: 0,
         }
     }

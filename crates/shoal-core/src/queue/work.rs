@@ -39,6 +39,9 @@ pub struct Start {
     pub time_limit_seconds: Option<u64>,
     pub grace_seconds: u32,
     pub publish: Publish,
+    /// What the folder for results is known by; nothing is put into another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results_mark: Option<String>,
 }
 
 /// A tree of files, by the digest of its packed form, and where its run finds it: `""` is the folder itself, whose entries are then

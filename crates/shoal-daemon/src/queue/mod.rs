@@ -7,6 +7,7 @@
 //! | `keeper` | who owns the runs of a host, whatever becomes of everybody else |
 //! | `agent` | how a host does what the daemon says |
 //! | `places` | where a queue lives: its store, its socket |
+//! | `mark` | whether a folder for results is the one that was meant |
 //! | `journal` | what has happened, durable (QUEUE-1) |
 //! | `trees` | files that runs need, by content |
 //! | `serve` | the daemon: from messages to events to what hosts are told |
@@ -20,6 +21,7 @@ pub mod door;
 pub mod framing;
 pub mod journal;
 pub mod keeper;
+pub mod mark;
 pub mod places;
 pub mod serve;
 pub mod trees;

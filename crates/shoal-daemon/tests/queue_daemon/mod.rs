@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod scene;
+
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
 use shoal_core::queue::request::{Answer, Filter, Request, RunRow, RunState, SweepRow};

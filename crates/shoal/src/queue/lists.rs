@@ -96,7 +96,10 @@ fn short(value: &str) -> String {
 fn state(row: &RunRow) -> String {
     match (row.state, &row.ending) {
         (RunState::Failed, Some(ending)) => format!("failed: {ending}"),
-        (state, _) => word(state).into(),
+        (state, _) => match &row.trouble {
+            Some(trouble) => format!("{}: {trouble}", word(state)),
+            None => word(state).into(),
+        },
     }
 }
 
@@ -241,7 +244,15 @@ mod tests {
             ending: Some(Ending::Exited(3)),
             differs: vec![("lr".into(), Value::Float(0.1)), ("net".into(), Value::Text("mlp".into()))],
             metrics: vec![("loss".into(), "0.5".into())],
+            trouble: None,
         };
+        let waits = RunRow {
+            state: RunState::Running,
+            ending: None,
+            trouble: Some("results wait on node1".into()),
+            ..run.clone()
+        };
+        assert!(runs(&[waits], 0, 200).contains("running: results wait on node1"));
         let text = runs(&[run], 0, 200);
         assert_eq!(
             text.lines().last(),

@@ -8,7 +8,10 @@ use crate::commands::ps::RECENT_MS;
 use crate::commands::run::NotBegun;
 use crate::exit::Exit;
 use serde_json::json;
+use shoal_core::queue::Moment;
 use shoal_core::queue::request::{Filter, RunRow, RunState, SweepRow};
+use shoal_daemon::queue::places::Store;
+use shoal_daemon::queue::serve::{Ended, Holder, last_holder};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -31,7 +34,7 @@ pub fn sweeps(args: &Args) -> Result<Vec<SweepRow>, String> {
     };
     let Some(mut queue) = found else {
         if has_journal() {
-            eprintln!("shoal ps: the queue sleeps, as there was nothing to do; `shoal ps --all` wakes it");
+            eprintln!("shoal ps: {}", asleep(Store::usual().and_then(|store| last_holder(&store)), times::now()));
         }
         return Ok(Vec::new());
     };
@@ -42,6 +45,24 @@ pub fn sweeps(args: &Args) -> Result<Vec<SweepRow>, String> {
     rows.retain(|row| args.all || !is_over(row) || now.saturating_sub(row.submitted) < RECENT_MS);
     rows.retain(|row| args.owner.as_ref().is_none_or(|owner| row.owner == *owner));
     Ok(rows)
+}
+
+/// Why nobody answers. Pure.
+fn asleep(last: Option<Holder>, now: Moment) -> String {
+    match last {
+        Some(Holder { pid, host, since, ended: None }) => format!(
+            "the daemon is gone (process {pid} on {host}, started {} ago): it did not end by itself, so it was killed or its machine was \
+             restarted. What runs goes on; nothing else starts until there is a daemon: `shoal serve` brings it back, and so does \
+             `shoal ps --all`",
+            times::coarse(now.saturating_sub(since))
+        ),
+        Some(Holder { ended: Some(Ended { work: true }), .. }) => {
+            "the queue sleeps: its daemon was told to end while there was work. What \
+             runs goes on; what waits starts when the queue is woken, by `shoal serve` or `shoal ps --all`"
+                .into()
+        }
+        _ => "the queue sleeps, as there was nothing to do; `shoal ps --all` wakes it".into(),
+    }
 }
 
 pub fn table(rows: &[SweepRow]) -> String {
@@ -154,6 +175,24 @@ impl From<State> for RunState {
             State::Finished => RunState::Finished,
             State::Failed => RunState::Failed,
             State::Stopped => RunState::Stopped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_daemon_is_no_sleeping_one() {
+        let last = |ended| Some(Holder { pid: 7, host: "lab".into(), since: 1_000, ended });
+        let gone = asleep(last(None), 61_000);
+        for part in ["the daemon is gone", "process 7 on lab", "`shoal serve`", "`shoal ps --all`"] {
+            assert!(gone.contains(part) && !gone.contains("sleeps"), "{gone}");
+        }
+        assert!(asleep(last(Some(Ended { work: true })), 0).contains("the queue sleeps: its daemon was told to end"));
+        for nothing_to_do in [last(Some(Ended { work: false })), None] {
+            assert!(asleep(nothing_to_do, 0).contains("the queue sleeps, as there was nothing to do"));
         }
     }
 }

@@ -55,7 +55,9 @@ impl Desk {
     }
 
     pub fn shoal(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        // Another one where tests run apart from what is built meanwhile.
+        let program = std::env::var_os("SHOAL_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_shoal").into());
+        let mut command = Command::new(program);
         for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("SHOAL_") || key.starts_with("XDG_")) {
             command.env_remove(key);
         }

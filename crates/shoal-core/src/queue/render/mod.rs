@@ -67,6 +67,7 @@ pub fn start(
         time_limit_seconds: sweep.rules.time_limit_seconds,
         grace_seconds: sweep.rules.grace_seconds,
         publish: publish(sweep, result, local, results_root),
+        results_mark: sweep.rules.results_mark.clone().filter(|_| sweep.rules.results.is_some()),
     })
 }
 

@@ -91,6 +91,7 @@ impl Queue {
             ended: None,
             ending: state.endings.get(&key.1).cloned(),
             metrics: Vec::new(),
+            trouble: None,
         })
     }
 

@@ -21,8 +21,11 @@ use std::time::{Duration, Instant};
 
 /// Of one message to the daemon.
 const PAGE: usize = 1 << 20;
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Where somebody has to allow it first.
+const FIRST_RARE_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_RARE_WAIT: Duration = Duration::from_secs(600);
 /// Published for so long without an answer: it is said.
 const SLOW: Duration = Duration::from_secs(30);
 /// Folders of runs that did not succeed, at most.
@@ -34,8 +37,8 @@ impl Session {
             FromKeeper::Alive { runs } => runs.into_iter().for_each(|run| self.alive(run)),
             FromKeeper::Over { runs } => runs.into_iter().for_each(|run| self.over(run)),
             FromKeeper::Ready => self.keeper_ready(),
-            FromKeeper::Trouble { what, over: false } => self.trouble("keeper says", None, what),
-            FromKeeper::Trouble { over: true, .. } => self.no_more_trouble("keeper says"),
+            FromKeeper::Trouble { what, over: false } => self.trouble(&format!("keeper: {what}"), None, what),
+            FromKeeper::Trouble { what, over: true } => self.no_more_trouble(&format!("keeper: {what}")),
             FromKeeper::Left => self.keeper_left(),
             FromKeeper::Hello { .. } | FromKeeper::Pong => {}
         }
@@ -64,11 +67,15 @@ impl Session {
             Some(begun) => {
                 self.shelf.put(&run.name, Where::Live { log: begun.log, pid: begun.pid });
                 if self.hello {
-                    self.outbox.say(&FromHost::Began { attempt: note.attempt, at: begun.at });
+                    self.outbox.say(&FromHost::Began { attempt: note.attempt.clone(), at: begun.at });
                 }
             }
         }
-        self.runs.entry(run.name).or_insert(Known::Handed(None));
+        if !self.runs.contains_key(&run.name) {
+            let needs = note.trees.into_iter().chain(note.requirements).collect();
+            self.adopted.insert(run.name.clone(), needs);
+            self.runs.insert(run.name, Known::Handed(None));
+        }
     }
 
     fn over(&mut self, over: Over) {
@@ -88,6 +95,7 @@ impl Session {
             }
         };
         self.remember(&over.name, &note);
+        self.adopted.remove(&over.name);
         self.shelf.put(&over.name, Where::Packed(over.output));
         // Most short runs leave nothing and print nothing: then removing their folder is all there is to do.
         if over.ending.success() && over.output.is_none() {
@@ -134,6 +142,7 @@ impl Session {
         self.sort_pending();
         self.heard_of.clear();
         self.clear_work();
+        self.measure_soon();
     }
 
     fn sort_pending(&mut self) {
@@ -176,7 +185,7 @@ impl Session {
     }
 
     /// Out of the way at once, gone later: somebody may need the name before a large folder is removed.
-    fn trash(&mut self, path: &Path) {
+    pub fn trash(&mut self, path: &Path) {
         let trash = self.folder.trash();
         self.trashed += 1;
         let to = trash.join(format!("{}-{}", std::process::id(), self.trashed));
@@ -260,17 +269,21 @@ impl Session {
                     Publish::Folder(to) | Publish::Send(to) => to.clone(),
                 });
             }
-            Err(Problem::Later(why)) if !given_up => {
+            Err(problem @ (Problem::Later(_) | Problem::Refused(_))) if !given_up => {
                 publishing.tries += 1;
-                let wait = FIRST_WAIT * 2u32.saturating_pow(publishing.tries.min(10));
-                publishing.again_at = Some(Instant::now() + wait.min(LONGEST_WAIT));
-                return self.trouble("publish", Some(&attempt), format!("results wait on this host: {why}"));
+                let (first, longest, why) = match problem {
+                    Problem::Refused(why) => (FIRST_RARE_WAIT, LONGEST_RARE_WAIT, why),
+                    Problem::Later(why) | Problem::Never(why) => (FIRST_WAIT, LONGEST_WAIT, why),
+                };
+                let wait = first * 2u32.saturating_pow((publishing.tries - 1).min(10));
+                publishing.again_at = Some(Instant::now() + wait.min(longest));
+                return self.trouble(&publish_key(name), Some(&attempt), format!("results wait on this host: {why}"));
             }
             Err(_) if given_up => {
                 ended.ending = Ending::Stopped;
                 look::put_aside(&self.folder, name);
             }
-            Err(Problem::Later(why) | Problem::Never(why)) => {
+            Err(Problem::Later(why) | Problem::Refused(why) | Problem::Never(why)) => {
                 look::put_aside(&self.folder, name);
                 let kept = self.folder.attempts().join(name);
                 ended.ending = Ending::NotPublished {
@@ -278,8 +291,24 @@ impl Session {
                 };
             }
         }
-        self.no_more_trouble("publish");
+        self.no_more_trouble(&publish_key(name));
+        if ended.results.is_some() {
+            self.hurry_others();
+        }
         self.done(ended);
+    }
+
+    /// The drive takes results again: those that wait for it need not wait any longer.
+    fn hurry_others(&mut self) {
+        if !self.troubles.keys().any(|key| key.starts_with(PUBLISH)) {
+            return;
+        }
+        let now = Instant::now();
+        for known in self.runs.values_mut() {
+            if let Known::Publishing(publishing) = known {
+                publishing.again_at = publishing.again_at.map(|_| now);
+            }
+        }
     }
 
     pub fn publish_again(&mut self, now: Instant) {
@@ -295,9 +324,13 @@ impl Session {
             Known::Publishing(p) if p.again_at.is_none() && now >= p.since + SLOW => Some(p.looked.note.clone()),
             _ => None,
         });
-        if let Some(Note { attempt, publish: Publish::Folder(to), .. }) = slow {
-            let what = format!("{to} has not taken results for {} s; is its drive away?", SLOW.as_secs());
-            self.trouble("publish", Some(&attempt), what);
+        if let Some(Note { attempt, rank, publish: Publish::Folder(to), .. }) = slow {
+            let what = format!(
+                "results wait on this host: {to} on host {} has not taken them for {} s; is its drive away?",
+                self.host,
+                SLOW.as_secs()
+            );
+            self.trouble(&publish_key(&name(&attempt, rank)), Some(&attempt), what);
         }
     }
 
@@ -312,6 +345,9 @@ impl Session {
         if !self.forget.is_empty() {
             let names = std::mem::take(&mut self.forget);
             self.tell_keeper(&ToKeeper::Forget { names });
+            // Behind that word: an agent that is killed in between leaves folders that nobody knows, and the next one removes those. The
+            // other way round the next one would hear of a run whose results it cannot find any more.
+            std::mem::take(&mut self.rubbish).iter().for_each(|room| self.trash(room));
         }
         if !self.hello || self.ends.is_empty() {
             return;
@@ -338,8 +374,7 @@ impl Session {
         }
         let Some(Known::Told(ended)) = self.runs.remove(name) else { return };
         if ended.results.is_some() {
-            let room = self.folder.work().join(name);
-            self.trash(&room);
+            self.rubbish.push(self.folder.work().join(name));
         }
         if let Some(ranks) = self.gangs.get_mut(&ended.attempt) {
             ranks.remove(&ended.rank);
@@ -382,6 +417,13 @@ impl Session {
             }
         }
     }
+}
+
+/// Troubles of results that wait, each by its run.
+const PUBLISH: &str = "publish ";
+
+fn publish_key(name: &str) -> String {
+    format!("{PUBLISH}{name}")
 }
 
 fn never_began(attempt: Attempt, rank: u32, ending: Ending, at: u64) -> Ended {

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(3600);
 const LOOK: Duration = Duration::from_millis(50);
 const SAID_LINES: usize = 8;
+/// Of the name of an environment.
+pub const DIGITS: usize = 32;
 
 /// Which environment a lock file makes, on top of which other one.
 pub fn digest(requirements: &str, base: Option<&str>) -> String {
@@ -23,7 +25,7 @@ pub fn digest(requirements: &str, base: Option<&str>) -> String {
     hash.update(base.unwrap_or_default());
     hash.update([0]);
     hash.update(requirements);
-    hash.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect()
+    hash.finalize().iter().take(DIGITS / 2).map(|b| format!("{b:02x}")).collect()
 }
 
 /// Its folder, if it is there already.

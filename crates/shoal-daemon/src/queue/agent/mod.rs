@@ -9,6 +9,7 @@
 //! | `session` | the loop: what comes from line, keeper and helpers, and what follows |
 //! | `starts`, `ready`, `room` | how a `Start` becomes something the keeper can execute |
 //! | `trees`, `envs` | files and environments that runs share |
+//! | `prune`, `store` | which of these may go (pure), and when that is looked at |
 //! | `ends`, `look` | what is made of an end before it is told; what the run left |
 //! | `publish`, `send` | how results become visible, here or at the daemon |
 //! | `numbers`, `tensorboard`, `live` | which numbers runs print |
@@ -33,6 +34,7 @@ mod nvml;
 mod outbox;
 mod people;
 mod pool;
+mod prune;
 mod publish;
 mod ready;
 mod room;
@@ -40,6 +42,7 @@ mod send;
 mod session;
 mod shelf;
 mod starts;
+mod store;
 mod tensorboard;
 #[cfg(test)]
 mod tests;
@@ -76,6 +79,8 @@ enum Event {
     Published(String, Result<(), publish::Problem>),
     Environment(String, Result<PathBuf, String>),
     Tree(String, Result<(), String>),
+    /// What the host has of trees and environments.
+    Measured(Box<store::Found>),
     Facts(Box<HostFacts>),
     /// Somebody newer is there, or the machine goes down.
     Signal,

@@ -24,6 +24,9 @@ pub struct Note {
     pub seed: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<String>,
+    /// What the folder for results is known by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results_mark: Option<String>,
     /// The lock file's digest, if an environment was made of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requirements: Option<String>,
@@ -45,6 +48,7 @@ impl Note {
             devices: start.devices.clone(),
             seed: start.env.iter().find(|(name, _)| name == "SHOAL_SEED").map(|(_, value)| value.clone()),
             trees: start.trees.iter().map(|tree| tree.digest.clone()).collect(),
+            results_mark: start.results_mark.clone(),
             requirements,
         }
     }
@@ -66,7 +70,7 @@ mod tests {
     use super::*;
     use shoal_core::queue::RunId;
 
-    const SAMPLE: &str = r#"{"attempt":{"run":{"sweep":"mlp","cell":17,"rep":2},"number":1},"rank":3,"publish":{"folder":"/r"},"argv":["a"],"ours":["src"],"beside":[["param2val.yaml","lr: 1\n"]],"devices":[{"uuid":"GPU-1","milli":250}],"seed":"7","trees":["d"],"requirements":"e"}"#;
+    const SAMPLE: &str = r#"{"attempt":{"run":{"sweep":"mlp","cell":17,"rep":2},"number":1},"rank":3,"publish":{"folder":"/r"},"argv":["a"],"ours":["src"],"beside":[["param2val.yaml","lr: 1\n"]],"devices":[{"uuid":"GPU-1","milli":250}],"seed":"7","trees":["d"],"results_mark":"m","requirements":"e"}"#;
 
     #[test]
     fn the_kept_sample_reads_and_writes() {

@@ -3,6 +3,7 @@
 
 use super::note::Note;
 use super::room;
+use crate::queue::mark;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shoal_core::queue::Attempt;
@@ -11,6 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,8 @@ const DEEPEST: usize = 64;
 pub enum Problem {
     /// It may go well later: a full drive, one that is away.
     Later(String),
+    /// Somebody has to allow it first; until then every try is in vain.
+    Refused(String),
     Never(String),
 }
 
@@ -90,21 +94,21 @@ pub fn all(jobs: &[Job]) -> Vec<Result<(), Problem>> {
 fn put(jobs: &[Job], mine: &[bool]) -> Vec<Result<(), Problem>> {
     let taken = |job: &Job| Problem::Later(format!("{}: an earlier try still hangs", job.to.display()));
     let staged = jobs.iter().zip(mine).map(|(job, mine)| if *mine { stage(job) } else { Err(taken(job)) });
-    let staged: Vec<Result<Option<PathBuf>, Problem>> = staged.collect();
+    let staged: Vec<Result<Option<Staged>, Problem>> = staged.collect();
     let mut synced: HashMap<u64, Result<(), String>> = HashMap::new();
-    for path in staged.iter().flatten().flatten() {
-        let Ok(meta) = fs::metadata(path) else { continue };
-        synced.entry(meta.dev()).or_insert_with(|| sync(path).map_err(|e| e.to_string()));
+    for staged in staged.iter().flatten().flatten() {
+        let Ok(meta) = fs::metadata(&staged.from) else { continue };
+        synced.entry(meta.dev()).or_insert_with(|| sync(&staged.from).map_err(|e| e.to_string()));
     }
-    let finish = |(job, staged): (&Job, Result<Option<PathBuf>, Problem>)| {
+    let finish = |(job, staged): (&Job, Result<Option<Staged>, Problem>)| {
         let Some(staged) = staged? else { return Ok(()) };
-        let problem = |e: io::Error| later(&job.to, &e);
-        let device = fs::metadata(&staged).map_err(problem)?.dev();
+        let problem = |e: io::Error| problem_of(job, &e);
+        let device = fs::metadata(&staged.from).map_err(problem)?.dev();
         if let Some(Err(why)) = synced.get(&device) {
             return Err(Problem::Later(format!("{} cannot be synced: {why}", job.to.display())));
         }
-        fs::rename(&staged, &job.to).map_err(problem)?;
-        let parent = job.to.parent().unwrap_or(&job.to);
+        fs::rename(&staged.from, &staged.to).map_err(problem)?;
+        let parent = staged.to.parent().unwrap_or(&staged.to);
         File::open(parent).and_then(|folder| folder.sync_all()).map_err(problem)
     };
     jobs.iter().zip(staged).map(finish).collect()
@@ -114,10 +118,16 @@ fn sync(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(path)?)?)
 }
 
-fn later(path: &Path, e: &io::Error) -> Problem {
-    let said = format!("{}: {e}", path.display());
+fn problem_of(job: &Job, e: &io::Error) -> Problem {
+    let said = format!("{}: {e}", job.to.display());
     match e.raw_os_error() {
         Some(libc::ENOTDIR | libc::ENAMETOOLONG | libc::EINVAL | libc::ELOOP) => Problem::Never(said),
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => Problem::Refused(format!(
+            "{said}; the user of the agent on host {} has to be allowed to write there. They are kept in {} there, and it is tried again \
+             from time to time, and at once when its agent is started anew",
+            job.host,
+            job.room.display()
+        )),
         _ => Problem::Later(said),
     }
 }
@@ -128,30 +138,61 @@ pub fn is_there(to: &Path, note: &Note) -> bool {
     there.is_some_and(|there| there == Whose { attempt: note.attempt.clone(), rank: note.rank })
 }
 
-/// The folder to be renamed; nothing if the results are there already.
-fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
-    let to = &job.to;
-    let (Some(parent), Some(last)) = (to.parent(), to.file_name()) else {
+/// Results beside their place.
+struct Staged {
+    from: PathBuf,
+    to: PathBuf,
+    /// The folder for results: both paths begin here, so they mean the same drive whatever is mounted or moved meanwhile.
+    _root: File,
+}
+
+/// The folder for results if it is the one that was meant, and the same place as seen from it.
+fn root_of(job: &Job) -> Result<(File, PathBuf), Problem> {
+    let (to, host) = (&job.to, &job.host);
+    let root = to.ancestors().nth(BELOW_ROOT).filter(|root| root.parent().is_some());
+    let Some((root, rest)) = root.and_then(|root| Some((root, to.strip_prefix(root).ok()?))) else {
         return Err(Problem::Never(format!("{} is no place for results", to.display())));
     };
-    if !to.is_absolute() {
-        return Err(Problem::Never(format!("{} is no absolute path", to.display())));
+    let away = |why: &str| Problem::Later(format!("the folder for results, {}, {why}", root.display()));
+    let folder = match File::open(root) {
+        Ok(folder) if folder.metadata().is_ok_and(|meta| meta.is_dir()) => folder,
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => return Err(problem_of(job, &e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(away(&format!("cannot be opened on host {host}: {e}")));
+        }
+        _ => return Err(away(&format!("is not there on host {host}; is its drive mounted?"))),
+    };
+    let seen = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    match &job.note.results_mark {
+        Some(mark) if !mark::is_on(&seen, mark) => Err(away(&format!(
+            "on host {host} is not the one that was there at submit: its file {} does not say {mark}. Is its drive mounted? If this is the \
+             right folder, add that line to the file",
+            mark::NAME
+        ))),
+        _ => Ok((folder, seen.join(rest))),
     }
-    let root = to.ancestors().nth(BELOW_ROOT).unwrap_or(parent);
-    if !root.is_dir() {
-        return Err(Problem::Later(format!("the folder for results, {}, is not there", root.display())));
+}
+
+/// Nothing if the results are there already.
+fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
+    if !job.to.is_absolute() {
+        return Err(Problem::Never(format!("{} is no absolute path", job.to.display())));
     }
+    let (root, to) = root_of(job)?;
+    let (Some(parent), Some(last)) = (to.parent(), to.file_name()) else {
+        return Err(Problem::Never(format!("{} is no place for results", job.to.display())));
+    };
     if to.exists() {
-        return match is_there(to, &job.note) {
+        return match is_there(&to, &job.note) {
             true => Ok(None),
-            false => Err(Problem::Never(format!("{} is there already and is of another run", to.display()))),
+            false => Err(Problem::Never(format!("{} is there already and is of another run", job.to.display()))),
         };
     }
-    let problem = |e: io::Error| later(to, &e);
+    let problem = |e: io::Error| problem_of(job, &e);
     fs::create_dir_all(parent).map_err(problem)?;
     for (name, content) in &job.note.beside {
         if !put_beside(parent, name, content).map_err(problem)? {
-            let other = parent.join(name);
+            let other = job.to.with_file_name(name);
             return Err(Problem::Never(format!(
                 "{} is of another configuration, of another queue perhaps",
                 other.display()
@@ -167,7 +208,7 @@ fn stage(job: &Job) -> Result<Option<PathBuf>, Problem> {
         let _ = room::remove(&staged);
         return Err(problem(e));
     }
-    Ok(Some(staged))
+    Ok(Some(Staged { from: staged, to, _root: root }))
 }
 
 /// Whole or not at all; whoever was first counts. False if they said something else: results of the two would be mixed.
@@ -257,11 +298,49 @@ mod tests {
         assert_eq!(fs::read_to_string(job.to.join("sub/deep.txt")).unwrap(), "deep");
         assert_eq!(fs::read_to_string(job.to.parent().unwrap().join("param2val.yaml")).unwrap(), "lr: 1\n");
         assert_eq!(fs::read_dir(job.to.parent().unwrap()).unwrap().count(), 2, "nothing half is left");
+        let mut marked = self::job(base.path(), "t_num7");
+        marked.note.results_mark = crate::queue::mark::leave(&results);
+        assert!(marked.note.results_mark.is_some() && all(std::slice::from_ref(&marked))[0].is_ok());
         let mut other = job;
         other.note.attempt.number = 2;
         assert!(matches!(all(std::slice::from_ref(&other))[0], Err(Problem::Never(_))));
         other.to.set_file_name("t_num1");
         other.note.beside[0].1 = "lr: 2\n".into();
         assert!(matches!(&all(&[other])[0], Err(Problem::Never(why)) if why.contains("another configuration")));
+    }
+
+    /// A mount point without its drive is an empty folder: nothing is put there.
+    #[test]
+    fn an_empty_folder_in_the_place_of_the_one_that_was_meant_gets_nothing() {
+        let base = tempfile::tempdir().unwrap();
+        let (results, away) = (base.path().join("results"), base.path().join("away"));
+        fs::create_dir(&results).unwrap();
+        let mut job = job(base.path(), "t_num0");
+        job.note.results_mark = crate::queue::mark::leave(&results);
+        fs::rename(&results, &away).unwrap();
+        fs::create_dir(&results).unwrap();
+        let said = match &all(std::slice::from_ref(&job))[0] {
+            Err(Problem::Later(why)) => why.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert!(said.contains("on host h is not the one that was there at submit"), "{said}");
+        assert_eq!(fs::read_dir(&results).unwrap().count(), 0);
+        fs::remove_dir(&results).unwrap();
+        fs::rename(&away, &results).unwrap();
+        assert!(all(std::slice::from_ref(&job))[0].is_ok());
+        assert_eq!(fs::read_to_string(job.to.join("sub/deep.txt")).unwrap(), "deep");
+    }
+
+    #[test]
+    fn what_is_forbidden_is_not_taken_for_a_drive_that_is_away() {
+        let base = tempfile::tempdir().unwrap();
+        let job = job(base.path(), "t_num0");
+        for code in [libc::EACCES, libc::EPERM, libc::EROFS] {
+            let problem = problem_of(&job, &io::Error::from_raw_os_error(code));
+            let Problem::Refused(why) = problem else { panic!("{problem:?}") };
+            assert!(why.contains("host h") && why.contains(job.room.to_str().unwrap()), "{why}");
+        }
+        assert!(matches!(problem_of(&job, &io::Error::from_raw_os_error(libc::ENOSPC)), Problem::Later(_)));
+        assert!(matches!(problem_of(&job, &io::Error::from_raw_os_error(libc::ENOTDIR)), Problem::Never(_)));
     }
 }

@@ -9,6 +9,7 @@ use super::pool::Pool;
 use super::publish;
 use super::ready::Maker;
 use super::shelf::Shelf;
+use super::store::Storeroom;
 use super::trees::{self, Arriving};
 use super::{Asked, End, Event, Host, facts, gpus, link};
 use crate::proc;
@@ -104,7 +105,13 @@ pub(super) struct Session {
     pub ends: Vec<Ended>,
     pub forget: Vec<String>,
     pub look_again: bool,
-    pub troubles: HashMap<String, String>,
+    /// What is wrong, by what it is about: whose it is, and the words that were said.
+    pub troubles: HashMap<String, (Option<Attempt>, String)>,
+    /// Runs that an earlier agent handed over, and what they need of what is shared.
+    pub adopted: HashMap<String, Vec<String>>,
+    pub store: Storeroom,
+    /// Folders of runs whose ends are acknowledged.
+    pub rubbish: Vec<PathBuf>,
     pub trashed: u64,
     pub disk_again_at: Option<Instant>,
     facts: Option<Box<HostFacts>>,
@@ -180,6 +187,9 @@ impl Session {
             forget: Vec::new(),
             look_again: false,
             troubles: HashMap::new(),
+            adopted: HashMap::new(),
+            store: Storeroom::default(),
+            rubbish: Vec::new(),
             trashed: 0,
             disk_again_at: None,
             facts: None,
@@ -279,6 +289,7 @@ impl Session {
             Event::Published(name, done) => self.published(&name, done),
             Event::Environment(digest, made) => self.environment_made(digest, made),
             Event::Tree(digest, unpacked) => self.tree_unpacked(digest, unpacked),
+            Event::Measured(found) => self.measured(&found),
             Event::Facts(facts) => self.facts_came(facts),
             Event::Signal => self.end = Some(End::Left),
         }
@@ -337,6 +348,7 @@ impl Session {
     fn pass_time(&mut self) {
         let now = Instant::now();
         self.publish_again(now);
+        self.measure_if_due(now);
         if self.disk_again_at.take_if(|at| now >= *at).is_some() {
             self.look_again = true;
         }
@@ -387,6 +399,11 @@ impl Session {
             return self.keeper_left();
         }
         self.retry_keeper_at = None;
+        // It has not heard of these, perhaps; then its successor tells of them again.
+        self.forget.clear();
+        self.rubbish.clear();
+        let of_keeper: Vec<String> = self.troubles.keys().filter(|key| key.starts_with("keeper: ")).cloned().collect();
+        of_keeper.iter().for_each(|key| self.no_more_trouble(key));
         note("agent", "the keeper is gone; another is started");
         if let Err(why) = self.dial_keeper() {
             self.trouble("keeper", None, why);
@@ -424,9 +441,9 @@ impl Session {
         self.told_facts = Some(facts);
         self.outbox.greet(&hello);
         self.hello = true;
-        let troubles: Vec<String> = self.troubles.values().cloned().collect();
-        for what in troubles {
-            self.outbox.say(&FromHost::Trouble { attempt: None, what, over: false });
+        let troubles: Vec<(Option<Attempt>, String)> = self.troubles.values().cloned().collect();
+        for (attempt, what) in troubles {
+            self.outbox.say(&FromHost::Trouble { attempt, what, over: false });
         }
     }
 
@@ -439,20 +456,22 @@ impl Session {
     }
 
     pub fn trouble(&mut self, key: &str, attempt: Option<&Attempt>, what: String) {
-        if self.troubles.get(key) != Some(&what) {
-            note("agent", &what);
-            if self.hello {
-                self.outbox.say(&FromHost::Trouble { attempt: attempt.cloned(), what: what.clone(), over: false });
-            }
-            self.troubles.insert(key.into(), what);
+        if self.troubles.get(key).is_some_and(|(_, said)| *said == what) {
+            return;
         }
+        self.no_more_trouble(key);
+        note("agent", &what);
+        if self.hello {
+            self.outbox.say(&FromHost::Trouble { attempt: attempt.cloned(), what: what.clone(), over: false });
+        }
+        self.troubles.insert(key.into(), (attempt.cloned(), what));
     }
 
     pub fn no_more_trouble(&mut self, key: &str) {
-        if let Some(what) = self.troubles.remove(key)
+        if let Some((attempt, what)) = self.troubles.remove(key)
             && self.hello
         {
-            self.outbox.say(&FromHost::Trouble { attempt: None, what, over: true });
+            self.outbox.say(&FromHost::Trouble { attempt, what, over: true });
         }
     }
 }

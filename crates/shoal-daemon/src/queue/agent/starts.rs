@@ -86,6 +86,7 @@ impl Session {
             };
             bytes += size(&run);
             runs.push(run);
+            self.used(&start);
             self.runs.insert(name, Known::Handed(Some(start)));
             if runs.len() >= RUNS || bytes > BYTES {
                 self.send_runs(std::mem::take(&mut runs));
@@ -165,6 +166,7 @@ impl Session {
     }
 
     pub fn environment_made(&mut self, digest: String, made: Result<PathBuf, String>) {
+        self.measure_soon();
         match made {
             Ok(_) => drop(self.making.remove(&digest)),
             Err(why) => drop(self.making.insert(digest, Some((Instant::now() + ENVIRONMENT_AGAIN, why)))),
@@ -203,6 +205,7 @@ impl Session {
         self.look_again = true;
         match unpacked {
             Ok(()) => {
+                self.measure_soon();
                 self.asked.remove(&digest);
                 self.no_more_trouble("trees");
                 self.outbox.say(&FromHost::HaveTree { digest });

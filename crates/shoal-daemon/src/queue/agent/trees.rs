@@ -12,7 +12,11 @@ use std::path::{Component, Path, PathBuf};
 const MOST_ENTRIES: usize = 5_000_000;
 
 pub fn is_digest(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    is_hex(text, 64)
+}
+
+pub fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 pub fn is_here(trees: &Path, digest: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use super::{Caller, may, streams};
 use crate::queue::framing::{self, FramingError};
+use crate::queue::mark;
 use crate::queue::serve::message::Message;
 use crate::queue::serve::shared::Shared;
 use crate::queue::serve::turn::refused;
@@ -11,6 +12,7 @@ use shoal_core::queue::line::JSON_LIMIT;
 use shoal_core::queue::request::{Answer, REQUEST_VERSION, Request};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -126,6 +128,12 @@ impl Session<'_> {
             },
             Request::Tokens => Answer::Tokens { users: self.tokens(|tokens| tokens.list()) },
             Request::Hello { .. } => refused("hello was said already", ""),
+            Request::Submit { mut sweep } => {
+                // Here and not in the loop: a drive that hangs holds this client alone.
+                let folder = sweep.rules.results.as_deref().map(Path::new);
+                sweep.rules.results_mark = folder.and_then(mark::leave);
+                self.ask(Request::Submit { sweep })
+            }
             request => self.ask(request),
         };
         self.say(answer, &[])

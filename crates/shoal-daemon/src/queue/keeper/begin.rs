@@ -1,6 +1,6 @@
 //! How does a run begin?
 
-use super::keep::{Keeper, RETRY};
+use super::keep::{Cause, Keeper, RETRY};
 use super::launch::{Ends, Environment, Words};
 use super::records::{Begins, Line};
 use super::run::{Live, MemoryLimit, Progress};
@@ -35,10 +35,8 @@ impl Keeper {
         let log = match self.logs.take() {
             Ok(log) => log,
             Err(e) => {
-                self.in_trouble(format!(
-                    "no log can be made in {}: {e}; runs wait for it",
-                    self.folder.live().display()
-                ));
+                let live = self.folder.live();
+                self.in_trouble(Cause::Disk, format!("no log can be made in {}: {e}; runs wait for it", live.display()));
                 self.retry_at = Some(Instant::now() + RETRY);
                 self.book.unget(name, what);
                 return false;

@@ -1,7 +1,7 @@
 //! How does a run end? When its first process and everything it started is gone, and that is written down (GANG-1, QUEUE-2).
 
 use super::diary::note;
-use super::keep::{Keeper, WORTH_TELLING};
+use super::keep::{Cause, Keeper, WORTH_TELLING};
 use super::leftovers;
 use super::records::Line;
 use super::run::{Leader, Live, Why};
@@ -101,7 +101,10 @@ impl Keeper {
                 Swept::Clean => self.finish(pid, false),
                 Swept::Stuck(pids) => {
                     let name = live.begins.name.clone();
-                    self.in_trouble(format!("processes {pids:?} of {name} do not end, not even by SIGKILL: a device or network drive that hangs holds them"));
+                    let what = format!(
+                        "processes {pids:?} of {name} do not end, not even by SIGKILL: a device or network drive that hangs holds them"
+                    );
+                    self.in_trouble(Cause::Left { name, pids }, what);
                     self.finish(pid, true);
                 }
             }
@@ -111,6 +114,7 @@ impl Keeper {
     /// Nobody of it is left, or nobody who could be ended.
     fn finish(&mut self, pid: u32, stuck: bool) {
         let Some(mut live) = self.live.remove(&pid) else { return };
+        self.no_more_trouble(&Cause::Stuck(live.begins.name.clone()));
         let output = self.put_away_log(&mut live, stuck);
         let leader = live.leader.unwrap_or(Leader { status: libc::SIGKILL, cpu_ms: 0, peak_bytes: 0, at: unix_ms() });
         let over = Over {

@@ -86,7 +86,7 @@ impl Keeper {
         let untold: std::collections::HashSet<&String> = self.untold.iter().map(|(_, name)| name).collect();
         let over: Vec<Over> = self.over.values().filter(|over| !untold.contains(&over.name)).cloned().collect();
         self.tell_over(over);
-        if let Some(what) = self.trouble.clone() {
+        for what in self.troubles.values().cloned().collect::<Vec<String>>() {
             self.say(&FromKeeper::Trouble { what, over: false });
         }
         self.say(&FromKeeper::Ready);

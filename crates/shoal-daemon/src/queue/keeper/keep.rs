@@ -13,7 +13,7 @@ use super::run::Live;
 use super::sync::Syncer;
 use super::words::{FromKeeper, Over, Run};
 use crate::keeper::memory::Kills;
-use crate::sweep;
+use crate::{proc, sweep};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -58,7 +58,8 @@ pub struct Keeper {
     pub(super) lazy_since: Option<Instant>,
     /// When what could not be written is tried again.
     pub(super) retry_at: Option<Instant>,
-    pub(super) trouble: Option<String>,
+    /// What is wrong, for people.
+    pub(super) troubles: BTreeMap<Cause, String>,
     pub(super) kills: Option<(Instant, Option<Rc<Kills>>)>,
     pub(super) line: Option<Line>,
     pub(super) idle_since: Option<Instant>,
@@ -135,35 +136,43 @@ impl Keeper {
             Ok(()) => {
                 self.lazy_since = None;
                 if self.retry_at.take().is_some() {
-                    self.no_more_trouble();
+                    self.no_more_trouble(&Cause::Disk);
                 }
                 true
             }
             Err(e) => {
                 let at = self.folder.records();
-                self.in_trouble(format!(
-                    "{} cannot be written: {e}; ends of runs are kept in memory until it can",
-                    at.display()
-                ));
+                let what =
+                    format!("{} cannot be written: {e}; ends of runs are kept in memory until it can", at.display());
+                self.in_trouble(Cause::Disk, what);
                 self.retry_at = Some(Instant::now() + RETRY);
                 false
             }
         }
     }
 
-    pub(super) fn in_trouble(&mut self, what: String) {
-        if self.trouble.as_ref() != Some(&what) {
+    pub(super) fn in_trouble(&mut self, cause: Cause, what: String) {
+        if self.troubles.get(&cause) != Some(&what) {
+            self.no_more_trouble(&cause);
             note("queue-keeper", &what);
             self.say(&FromKeeper::Trouble { what: what.clone(), over: false });
-            self.trouble = Some(what);
+            self.troubles.insert(cause, what);
         }
     }
 
-    pub(super) fn no_more_trouble(&mut self) {
-        if let Some(what) = self.trouble.take() {
+    pub(super) fn no_more_trouble(&mut self, cause: &Cause) {
+        if let Some(what) = self.troubles.remove(cause) {
             note("queue-keeper", format!("no more: {what}"));
             self.say(&FromKeeper::Trouble { what, over: true });
         }
+    }
+
+    /// Processes that did not end after their run was given up, and are gone now.
+    fn forget_stuck(&mut self) {
+        let is_gone = |pid: &u32| proc::stat(*pid).is_none_or(|stat| stat.is_zombie());
+        let gone = |cause: &Cause| matches!(cause, Cause::Left { pids, .. } if pids.iter().all(is_gone));
+        let gone: Vec<Cause> = self.troubles.keys().filter(|cause| gone(cause)).cloned().collect();
+        gone.iter().for_each(|cause| self.no_more_trouble(cause));
     }
 
     pub(super) fn say(&mut self, message: &FromKeeper) {
@@ -216,8 +225,12 @@ impl Keeper {
             if let Some(memory) = &live.memory {
                 not_after(memory.look_at);
             }
-            if let Some(stop) = live.stop.as_ref().filter(|stop| !stop.killed) {
-                not_after(stop.ask_at.unwrap_or(stop.kill_at));
+            if let Some(stop) = live.stop.as_ref().filter(|_| live.leader.is_none()) {
+                match stop.killed {
+                    false => not_after(stop.ask_at.unwrap_or(stop.kill_at)),
+                    true if !stop.said => not_after(stop.kill_at + sweep::GIVE_UP),
+                    true => {}
+                }
             }
         }
         if self.retry_at.is_none() && self.leaving.is_none() && self.book.has_ready() { now } else { until }
@@ -244,6 +257,7 @@ impl Keeper {
         let now = Instant::now();
         self.step_stops(now);
         self.step_sweeps(now);
+        self.forget_stuck();
         self.tell_alive(now);
         if self.records.is_mostly_dead() && self.retry_at.is_none() {
             let open: Vec<_> = self.live.values().flat_map(Live::lines).collect();
@@ -274,12 +288,26 @@ impl Keeper {
         match problem {
             Some(why) => {
                 let at = self.folder.records();
-                self.in_trouble(format!("{} cannot be put on disk: {why}; ends of runs wait for it", at.display()));
+                let what = format!("{} cannot be put on disk: {why}; ends of runs wait for it", at.display());
+                self.in_trouble(Cause::Disk, what);
             }
-            None if self.retry_at.is_none() => self.no_more_trouble(),
+            None if self.retry_at.is_none() => self.no_more_trouble(&Cause::Disk),
             None => {}
         }
     }
+}
+
+/// What can be wrong without ending a run by itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cause {
+    Disk,
+    /// The first process of this run does not end.
+    Stuck(String),
+    /// Processes that this run left behind do not.
+    Left {
+        name: String,
+        pids: Vec<u32>,
+    },
 }
 
 /// Who wants it to go.

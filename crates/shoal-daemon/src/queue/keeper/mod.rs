@@ -144,7 +144,7 @@ fn open(folder: Folder) -> Result<Keeper, String> {
         synced: 0,
         lazy_since: None,
         retry_at: None,
-        trouble: None,
+        troubles: BTreeMap::new(),
         kills: None,
         line: None,
         idle_since: None,

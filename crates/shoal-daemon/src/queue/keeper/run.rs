@@ -50,6 +50,8 @@ pub struct Stop {
     pub ask_at: Option<Instant>,
     pub kill_at: Instant,
     pub killed: bool,
+    /// That it does not end all the same.
+    pub said: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 //! The group gets the signal, and whoever left the group but is below the run's first process. SIGUSR1 first if there is a checkpoint
 //! to write, SIGTERM, and SIGKILL when the grace is over. A time limit and too much memory are the same, from within.
 
-use super::keep::{Keeper, Leaving};
+use super::keep::{Cause, Keeper, Leaving};
 use super::run::{Live, Stop, Why};
 use super::words::Over;
 use crate::proc;
 use crate::records::unix_ms;
+use crate::sweep::GIVE_UP;
 use rustix::process::{Pid, Signal};
 use shoal_core::queue::work::Ending;
 use std::collections::HashSet;
@@ -37,6 +38,13 @@ fn signal(live: &Live, signal: Signal) {
     }
 }
 
+impl Stop {
+    /// Killed long ago, and still there; not said yet.
+    fn is_in_vain(&self, now: Instant) -> bool {
+        self.killed && !self.said && now >= self.kill_at + GIVE_UP
+    }
+}
+
 impl Live {
     /// Sooner than planned, never later.
     pub(super) fn ask_to_end(&mut self, now: Instant, why: Why, checkpoint_first: bool, grace: Duration) {
@@ -46,7 +54,7 @@ impl Live {
                 if checkpoint_first {
                     signal(self, Signal::USR1);
                 }
-                self.stop = Some(Stop { why, ask_at: Some(ask_at), kill_at: now + grace, killed: false });
+                self.stop = Some(Stop { why, ask_at: Some(ask_at), kill_at: now + grace, killed: false, said: false });
             }
             Some(stop) => {
                 stop.ask_at = stop.ask_at.map(|at| at.min(ask_at));
@@ -100,6 +108,7 @@ impl Keeper {
     }
 
     pub(super) fn step_stops(&mut self, now: Instant) {
+        let mut stuck = Vec::new();
         for live in self.live.values_mut() {
             if live.leader.is_some() {
                 live.deadline = None;
@@ -121,7 +130,18 @@ impl Keeper {
                 stop.killed = true;
                 signal(live, Signal::KILL);
             }
+            if stop.is_in_vain(now) {
+                stop.said = true;
+                stuck.push((live.begins.name.clone(), live.pid));
+            }
             live.stop = Some(stop);
+        }
+        for (name, pid) in stuck {
+            let what = format!(
+                "process {pid} of {name} does not end, not even by SIGKILL: a device or network drive that hangs holds it, and its seat is \
+                 taken until it does"
+            );
+            self.in_trouble(Cause::Stuck(name), what);
         }
     }
 }
@@ -147,4 +167,21 @@ fn share(stat: &proc::Stat) -> u64 {
         text.lines().find_map(|line| line.strip_prefix("Pss:"))?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     });
     kib.map_or(stat.rss_pages * rustix::param::page_size() as u64, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_survives_sigkill_is_said_once() {
+        let now = Instant::now();
+        let mut stop = Stop { why: Why::Asked, ask_at: None, kill_at: now, killed: false, said: false };
+        let later = now + GIVE_UP;
+        assert!(!stop.is_in_vain(later), "nobody has killed it yet");
+        stop.killed = true;
+        assert!(!stop.is_in_vain(now) && stop.is_in_vain(later));
+        stop.said = true;
+        assert!(!stop.is_in_vain(later));
+    }
 }

@@ -14,6 +14,7 @@ use super::message::Message;
 use super::options::Options;
 use super::reach::Reacher;
 use super::shared::Shared;
+use super::troubles::Troubles;
 use super::turn::{Acknowledged, Turn};
 use crate::queue::journal::{Journal, JournalError};
 use shoal_core::queue::Attempt;
@@ -44,6 +45,8 @@ pub struct Daemon {
     pub(super) dialers: HashMap<String, Dialer>,
     /// Why hosts are not there.
     pub(super) problems: HashMap<String, String>,
+    /// What is wrong on those that are.
+    pub(super) troubles: Troubles,
     pub(super) live: Live,
     /// Attempts that their hosts should say something of.
     pub(super) unheard: Vec<Unheard>,

@@ -60,6 +60,7 @@ impl Daemon {
             old.close("its agent has opened another line");
         }
         self.problems.remove(&host);
+        self.troubles.forget(&host);
         self.shared.log.say(format!("{host} is there: {} live, {} ended", alive.len(), ended.len()));
         let known = self.queue.host(&host).and_then(|(_, facts)| facts).map(|facts| facts.boot.clone());
         let booted = known.is_some_and(|boot| boot != facts.boot);
@@ -130,11 +131,11 @@ impl Daemon {
             // Late words about an attempt that is over.
             FromHost::Began { .. } | FromHost::Metrics { .. } => {}
             FromHost::Trouble { attempt, what, over } => {
-                let whose = attempt.map_or_else(String::new, |attempt| format!(" ({attempt})"));
+                let whose = attempt.as_ref().map_or_else(String::new, |attempt| format!(" ({attempt})"));
                 self.shared.log.say(format!("{host}{whose}: {what}{}", if over { "; that is over" } else { "" }));
                 match over {
-                    true => drop(self.problems.remove(host)),
-                    false => drop(self.problems.insert(host.into(), what)),
+                    true => self.troubles.is_over(host, attempt.as_ref(), &what),
+                    false => self.troubles.says(host, attempt, what),
                 }
             }
             FromHost::Left => self.shared.log.say(format!("nothing of this queue is left on {host}")),
@@ -149,6 +150,7 @@ impl Daemon {
             self.note(turn, Event::Ended { at: turn.now, host: host.into(), ended: Box::new(ended) });
             self.live.ends(&attempt);
         }
+        self.troubles.ends(host, &attempt);
         let gang = rank > 0 || self.queue.sweep(&attempt.run.sweep).is_some_and(|sweep| sweep.wants.ranks > 1);
         let acknowledged = turn.acknowledged.entry(host.into()).or_default();
         match gang {
@@ -176,6 +178,7 @@ impl Daemon {
             return;
         }
         self.lines.remove(host);
+        self.troubles.forget(host);
         self.shared.log.say(format!("{host} is away: {why}"));
         self.problems.insert(host.into(), why.into());
         self.note(turn, Event::HostSilent { at: turn.now, name: host.into() });

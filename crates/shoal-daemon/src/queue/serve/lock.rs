@@ -20,11 +20,36 @@ pub struct Holder {
     pub host: String,
     /// Milliseconds since 1970.
     pub since: u64,
+    /// It has ended as it should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+/// How a daemon left a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Something still ran, or waited.
+    pub work: bool,
 }
 
 /// Held until it is dropped.
 pub struct Lock {
-    _file: File,
+    file: File,
+    holder: Holder,
+}
+
+impl Lock {
+    /// So that whoever finds nobody here knows that nobody was killed.
+    pub fn leave(mut self, work: bool) {
+        self.holder.ended = Some(Ended { work });
+        let _ = write(&mut self.file, &self.holder);
+    }
+}
+
+fn write(file: &mut File, holder: &Holder) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&serde_json::to_vec(holder)?)
 }
 
 pub enum NoLock {
@@ -49,15 +74,10 @@ pub fn take(store: &Store) -> Result<Lock, NoLock> {
             Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
         }
     }
-    let holder = Holder { pid: std::process::id(), host: proc::node_name(), since: unix_ms() };
-    let mut write = || {
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(&serde_json::to_vec(&holder)?)
-    };
+    let holder = Holder { pid: std::process::id(), host: proc::node_name(), since: unix_ms(), ended: None };
     // A full disk must not keep the daemon of its owner away: the lock itself needs no room.
-    let _ = write();
-    Ok(Lock { _file: file })
+    let _ = write(&mut file, &holder);
+    Ok(Lock { file, holder })
 }
 
 /// Who serves it, if anybody does.
@@ -67,6 +87,11 @@ pub fn holder(store: &Store) -> Option<Holder> {
         Err(TryLockError::WouldBlock) => read(&mut file),
         _ => None,
     }
+}
+
+/// Who served it last, whether it still does or not.
+pub fn last_holder(store: &Store) -> Option<Holder> {
+    read(&mut File::open(store.lock()).ok()?)
 }
 
 fn read(file: &mut File) -> Option<Holder> {
@@ -79,7 +104,7 @@ impl NoLock {
     pub fn text(&self, store: &Store) -> String {
         let root = store.root.display();
         match self {
-            NoLock::Held(Some(Holder { pid, host, since })) => {
+            NoLock::Held(Some(Holder { pid, host, since, .. })) => {
                 let for_how_long = shoal_core::outcome::duration(unix_ms().saturating_sub(*since));
                 format!("the queue in {root} is served by process {pid} on {host}, for {for_how_long} already")
             }
@@ -104,6 +129,9 @@ mod tests {
         assert_eq!(holder(&store).unwrap().pid, std::process::id());
         drop(first);
         assert_eq!(holder(&store), None);
+        assert_eq!(last_holder(&store).unwrap().ended, None, "gone without a word, as one that is killed");
+        take(&store).ok().expect("free").leave(true);
+        assert_eq!((holder(&store), last_holder(&store).unwrap().ended), (None, Some(Ended { work: true })));
         assert!(take(&store).is_ok());
     }
 }

@@ -13,7 +13,7 @@
 //! | `daemon` | the loop |
 //! | `ask/` | what requests change and show |
 //! | `hosts`, `plan` | what changes when hosts come, speak and go; how decisions become orders |
-//! | `live` | what is known of live runs beside the journal |
+//! | `live`, `troubles` | what is known of live runs beside the journal; what is wrong on hosts |
 //! | `full` | what if nothing can be written |
 //! | `leave` | when it ends |
 //! | `line/`, `reach`, `here` | the lines to hosts |
@@ -37,10 +37,11 @@ mod plan;
 pub(super) mod reach;
 mod results;
 pub(super) mod shared;
+mod troubles;
 pub(super) mod turn;
 
 pub use here::Here;
-pub use lock::{Holder, holder};
+pub use lock::{Ended, Holder, holder, last_holder};
 pub use options::{Options, this_machine};
 pub use reach::{LineStream, NoReach, Reacher};
 
@@ -97,7 +98,7 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
     let store = options.store.clone();
     let root = store.root.display().to_string();
     store.make().map_err(|e| ServeError::new(format!("{root} cannot be made: {e}")))?;
-    let _lock = lock::take(&store).map_err(|no| match no {
+    let lock = lock::take(&store).map_err(|no| match no {
         lock::NoLock::Held(_) => ServeError::Held(no.text(&store)),
         lock::NoLock::Broken(_) => ServeError::new(no.text(&store)),
     })?;
@@ -150,6 +151,7 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
         lines: Default::default(),
         dialers: Default::default(),
         problems: Default::default(),
+        troubles: Default::default(),
         live: Default::default(),
         unheard: Vec::new(),
         unsent: Vec::new(),
@@ -176,11 +178,15 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
     let ended = daemon.run(&messages);
     let _ = fs::remove_file(store.socket());
     shared.lines.finish(LAST_WORDS);
+    let work = daemon.queue.sweep_names().any(|name| !daemon.queue.is_over(name));
     drop(daemon);
     // Whoever has an answer closes the connection.
     let end = Instant::now() + LAST_WORDS;
     while shared.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
+    }
+    if ended.is_ok() {
+        lock.leave(work);
     }
     ended.map_err(|e| {
         shared.log.say(format!("the daemon cannot go on: {e}"));

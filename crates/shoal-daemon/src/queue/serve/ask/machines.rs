@@ -22,7 +22,7 @@ impl Daemon {
     pub(super) fn hosts(&self) -> Answer {
         let mut hosts = self.queue.host_rows();
         for row in &mut hosts {
-            row.problem = self.problems.get(&row.name).cloned();
+            row.problem = self.problems.get(&row.name).cloned().or_else(|| self.troubles.of_host(&row.name));
         }
         Answer::Hosts { hosts }
     }

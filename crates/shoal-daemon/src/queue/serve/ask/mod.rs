@@ -43,7 +43,7 @@ impl Daemon {
             Request::Runs { filter, from, limit } => self.runs(&filter, from, limit),
             Request::Why { target } => match self.no_such(&target) {
                 Some(answer) => answer,
-                None => Answer::Why { reasons: shoal_core::queue::why::why(&self.queue, &target, now) },
+                None => self.why(&target, now),
             },
             Request::Results { sweep, from, limit } => self.results(&sweep, from, limit),
             Request::Hosts => self.hosts(),

@@ -4,7 +4,7 @@ use crate::queue::journal::EndRow;
 use crate::queue::serve::daemon::Daemon;
 use crate::queue::serve::turn::refused;
 use shoal_core::queue::request::{Answer, Filter, ResultRow, RunRow, RunState};
-use shoal_core::queue::{Attempt, Moment, cells};
+use shoal_core::queue::{Attempt, Moment, Target, cells};
 
 /// Rows of one answer; its bytes are limited where it is written.
 const MOST_ROWS: u32 = 10_000;
@@ -33,7 +33,10 @@ impl Daemon {
         }
         let attempt = Attempt { run: row.run.clone(), number: row.attempt };
         match row.state {
-            RunState::Running => row.metrics = self.live.numbers(&attempt).cloned().unwrap_or_default(),
+            RunState::Running => {
+                row.metrics = self.live.numbers(&attempt).cloned().unwrap_or_default();
+                row.trouble = self.trouble_of(&attempt);
+            }
             // It ended before and waits for its next attempt, or was never there: then there is nothing to add.
             RunState::Finished | RunState::Failed | RunState::Stopped => {
                 let Ok(Some(EndRow { host, ended })) = self.journal.end_of(&attempt, 0) else { return };
@@ -47,6 +50,24 @@ impl Daemon {
             }
             RunState::Waiting => {}
         }
+    }
+
+    fn trouble_of(&self, attempt: &Attempt) -> Option<String> {
+        let seats = self.queue.live(attempt)?.places;
+        seats.iter().find_map(|seat| self.troubles.of_run(&seat.host, attempt)).cloned()
+    }
+
+    /// What the queue knows, and what hosts say of runs that are not over for a reason of theirs.
+    pub(super) fn why(&self, target: &Target, now: Moment) -> Answer {
+        let mut reasons = shoal_core::queue::why::why(&self.queue, target, now);
+        for row in reasons.iter_mut().filter(|row| row.state == RunState::Running) {
+            let Some((_, number)) = self.queue.state_of(&row.run) else { continue };
+            if let Some(trouble) = self.trouble_of(&Attempt { run: row.run.clone(), number }) {
+                row.reason = format!("{}; {trouble}", row.reason);
+                row.code = "in_trouble".into();
+            }
+        }
+        Answer::Why { reasons }
     }
 
     pub(super) fn results(&self, sweep: &str, from: u32, limit: u32) -> Answer {
