@@ -13,5 +13,5 @@ mod skip;
 pub mod wait;
 
 pub use binaries::binary;
-pub use hosts::{Host, Hosts, HostsSpec};
+pub use hosts::{Drive, Host, Hosts, HostsSpec};
 pub use skip::{SKIPPED, skip};

@@ -66,6 +66,7 @@ pub fn argv(cell: u32, words: &[&str]) -> Start {
         time_limit_seconds: None,
         grace_seconds: 2,
         publish: Publish::Send(format!("s/runs/param_{cell:03}/t_num0")),
+        origin: None,
     }
 }
 

@@ -23,6 +23,7 @@ pub fn start(sweep: &str, cell: u32) -> Start {
         time_limit_seconds: None,
         grace_seconds: 1,
         publish: Publish::Folder("/nowhere/s/runs/param_000/t".into()),
+        origin: None,
     }
 }
 
