@@ -47,7 +47,7 @@ enum Verb {
 
 pub fn run(args: Args) -> Result<()> {
     match args.verb {
-        Verb::Up { count, rate, name } => up(HostsSpec { name, count, rate, share: share()?, keep: true }),
+        Verb::Up { count, rate, name } => up(HostsSpec { name, count, rate, share: share()?, drive: None, keep: true }),
         Verb::Ssh { host, name, command } => ssh(&name, host, &command),
         Verb::List => list(),
         Verb::Down { all, name } => down(&name, all),

@@ -44,7 +44,7 @@ fn seed(store: &Store, sweep: &str, host: &str, count: u32) -> Result<(), String
 
 fn life(sweep: &str, host: &str, cell: u32, at: u64) -> [Event; 2] {
     let attempt = Attempt { run: RunId { sweep: sweep.into(), cell, rep: 0 }, number: 1 };
-    let places = vec![Seat { host: host.into(), devices: Vec::new() }];
+    let places = vec![Seat { host: host.into(), devices: Vec::new(), meet: None }];
     let assigned = Event::Assigned { at, attempt: attempt.clone(), places, after: None };
     let ended = Ended {
         attempt,

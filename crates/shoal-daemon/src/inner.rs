@@ -31,6 +31,8 @@ pub struct KeeperJob {
     pub grace_ms: u64,
     /// Where the record goes.
     pub folder: PathBuf,
+    /// Its working folder was not there when the run came here; since then, a log of the run may have made it.
+    pub lacks_cwd: bool,
     pub job: RankJob,
 }
 

@@ -20,7 +20,7 @@ pub mod wait;
 
 pub use binaries::binary;
 pub use drive::Drive;
-pub use hosts::{Host, Hosts, HostsSpec};
+pub use hosts::{Host, Hosts, HostsSpec, SharedDrive};
 pub use ledger::{Again, Count, Ledger};
 pub use rounds::{Dice, FIGURES, figures, rounds, spread};
 pub use skip::{SKIPPED, skip};

@@ -1,6 +1,6 @@
 //! Test hosts are separate machines to whoever reaches them, and nothing of them stays.
 
-use shoal_testkit::{Hosts, HostsSpec, wait};
+use shoal_testkit::{SharedDrive, Hosts, HostsSpec, wait};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -117,6 +117,26 @@ fn a_shared_path_is_seen_and_cannot_be_written() {
         hosts.down().unwrap();
         assert_eq!(std::fs::read_to_string(folder.join("note")).unwrap(), "from outside", "down removed shared files");
     }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_drive_is_one_folder_for_all() {
+    let folder = std::env::temp_dir().join(format!("shoal-drive-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let drive = SharedDrive { folder: folder.clone(), at: "/media/research_data".into() };
+    let spec = HostsSpec { drive: Some(drive), ..HostsSpec::new("drive", 2) };
+    let Some(mut hosts) = Hosts::up_or_skip(spec) else { return };
+    output(hosts.ssh(0).arg("echo mine > /media/research_data/note"));
+    assert_eq!(output(hosts.ssh(1).arg("ls /media; cat /media/research_data/note")), "research_data\nmine");
+    hosts.power_off(1).unwrap();
+    std::fs::write(folder.join("note"), "from outside").unwrap();
+    hosts.power_on(1).unwrap();
+    assert_eq!(output(hosts.ssh(1).arg("cat /media/research_data/note")), "from outside");
+    hosts.down().unwrap();
+    assert_eq!(std::fs::read_to_string(folder.join("note")).unwrap(), "from outside", "down removed files");
+    let odd = SharedDrive { folder: folder.clone(), at: "/media".into() };
+    assert!(Hosts::up(HostsSpec { drive: Some(odd), ..HostsSpec::new("drive", 1) }).is_err());
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -70,10 +70,9 @@ fn hosts_that_are_not_reached() {
         }),
         ("no-folder-there", |case| {
             case.fleet(&[0, 1], "");
-            // Logs elsewhere: the first rank that opens its own would make the folder for the others.
+            // Logs go there too: the first rank that opens its own makes the folder, which is no working folder for the others by that.
             let cwd = case.folder.to_string_lossy();
-            let logs = format!("{cwd}-logs");
-            case.shoal(&["-f", "fleet.yaml", "--cwd", &cwd, "-o", &logs, "--", "python", "train.py"])
+            case.shoal(&["-f", "fleet.yaml", "--cwd", &cwd, "-n", "4", "--oversubscribe", "--", "python", "train.py"])
                 .run()
                 .exits(126)
                 .says(&["does not exist on this host", "copy the code"]);

@@ -147,6 +147,71 @@ fn what_is_wrong_is_said_where_it_is() {
 }
 
 #[test]
+fn too_much_is_said_before_anything_is_sent() {
+    let desk = desk();
+    desk.file("many.yaml", "command: sh train.sh\ngrid:\n  lr: [1, 2, 3, 4, 5]\n");
+    desk.fails(2, &["sweep", "many.yaml", "--reps", "1000000"], &["5000000 runs", "at most 4000000", "fewer --reps"]);
+    desk.fails(2, &["sweep", "many.yaml", "--reps", "1000000", "--dry-run"], &["at most 4000000"]);
+    let long = ["sweep", "--grid", "n=0..699999", "--", "true"];
+    desk.fails(2, &long, &["`n` has 700000 values", "at most 4.0 MiB", "two shorter axes"]);
+    assert!(!desk.store().exists(), "nothing was started for it");
+    let two = ["sweep", "--name", "wide", "--grid", "a=0..999", "--grid", "b=0..999", "--on", "nowhere", "--json"];
+    assert_eq!(desk.json(&[&two[..], &["--", "true"]].concat())["waiting"], 1_000_000, "as two axes it is short");
+}
+
+#[test]
+fn editors_get_a_schema() {
+    let desk = desk();
+    let schema = desk.json(&["sweep", "--schema"]);
+    assert_eq!(schema["$id"], "shoal-sweep-1");
+    assert!(schema["properties"]["grid"].is_object());
+    desk.fails(2, &["sweep", "--schema", "mlp.yaml"], &["--schema"]);
+}
+
+#[test]
+fn what_is_needed_to_do_it_again_is_recorded() {
+    let desk = desk();
+    let git = |words: &[&str]| {
+        let name = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
+        let mut command = std::process::Command::new("git");
+        let done = command.current_dir(desk.work()).args(name).args(words).output().expect("git");
+        assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
+        text(&done.stdout).trim().to_string()
+    };
+    desk.file("run.py", "open('out.txt', 'w').write('one')\n");
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-qm", "first"]);
+    let commit = git(&["rev-parse", "HEAD"]);
+    let sweep = ["sweep", "--name", "py", "--grid", "n=0,1", "--wait", "--", "python3", "run.py"];
+    desk.says(&sweep);
+    desk.file("run.py", "open('out.txt', 'w').write('two')\n");
+    let more = ["sweep", "--name", "py", "--grid", "n=2,3", "--seed", "7", "--wait", "--", "python3", "run.py"];
+    desk.says(&more);
+
+    let rows = desk.json(&["results", "py", "--json"]);
+    let rows = rows["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 4);
+    let mut diffs = std::collections::BTreeSet::new();
+    for row in rows {
+        let folder = std::path::Path::new(row["folder"].as_str().expect("a folder"));
+        let told: Value = serde_json::from_str(&read(&folder.join("run.json"))).expect("json");
+        let late = row["config"][0][1].as_u64() >= Some(2);
+        assert_eq!(told["source"]["commit"], commit.as_str());
+        assert_eq!((&told["source"]["dirty"], &told["seed"]), (&late.into(), &(if late { 7 } else { 0 }).into()));
+        assert!(told["python"].as_str().is_some_and(|python| python.starts_with("3.")), "{told}");
+        assert!(told["packages"].is_array(), "{told}");
+        match told["source"]["diff"].as_str() {
+            Some(diff) => drop(diffs.insert(folder.join(diff).canonicalize().expect("a file"))),
+            None => assert!(!late, "{told}"),
+        }
+    }
+    assert_eq!(diffs.len(), 1, "{diffs:?}");
+    let diff = read(diffs.first().expect("a file"));
+    assert!(diff.contains("+open('out.txt', 'w').write('two')"), "{diff}");
+}
+
+#[test]
 fn json_from_a_program_is_a_sweep() {
     use std::io::Write;
     let desk = desk();

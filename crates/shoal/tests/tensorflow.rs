@@ -1,28 +1,20 @@
 //! Poseidon's promise, kept: scripts of TensorFlow 1 run unchanged under `psd_run`, on hosts over real ssh.
 //!
-//! Needs a Python with TensorFlow and the package (its wheel, for the sake of `shoal.pth`): `SHOAL_TEST_TENSORFLOW` names the interpreter
-//! of a virtual environment that has both.
+//! Needs a Python with TensorFlow and the package: `support/interpreter.rs`.
 
 mod support;
 
 use serde_json::Value;
 use shoal_testkit::HostsSpec;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use support::interpreter;
 use support::launching::{Case, Lab};
-
-const PYTHON: &str = "SHOAL_TEST_TENSORFLOW";
 
 #[test]
 fn poseidons_scripts_on_two_hosts() {
-    let Some(python) = std::env::var_os(PYTHON).map(PathBuf::from) else {
-        shoal_testkit::skip(format_args!(
-            "{PYTHON} names no interpreter of an environment with tensorflow-cpu and shoal"
-        ));
-        return;
-    };
+    let Some(python) = interpreter::or_skip() else { return };
     let mut spec = HostsSpec::new("tensorflow", 2);
-    spec.share = needed_by(&python);
+    spec.share = interpreter::needed_by(&python);
     spec.share.push(root());
     let Some(lab) = Lab::with(spec) else { return };
     lab.run(&[("poseidon", both)]);
@@ -44,8 +36,7 @@ fn both(case: &Case) {
 
 /// What each worker printed last. All must have ended with the same weights.
 fn train(case: &Case, script: &str, flags: &str) -> Vec<Value> {
-    let python = PathBuf::from(std::env::var_os(PYTHON).expect("an interpreter"));
-    let virtualenv = python.ancestors().nth(2).expect("an environment");
+    let virtualenv = interpreter::virtualenv(&interpreter::or_skip().expect("an interpreter"));
     let nodes = format!("[\"{}\", \"{}\"]", case.address(0), case.address(1));
     let config = format!(
         "{{\"username\": \"root\", \"pem_file\": \"{}\", \"virtualenv\": \"{}\", \"worker_nodes\": {nodes}, \"server_nodes\": {nodes}}}",
@@ -68,17 +59,4 @@ fn train(case: &Case, script: &str, flags: &str) -> Vec<Value> {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace").to_path_buf()
-}
-
-/// The folders that an interpreter reads from, which hosts may hide.
-fn needed_by(python: &Path) -> Vec<PathBuf> {
-    let script = "import os, sys; print(*{sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)}, sep='\\n')";
-    let output = Command::new(python).args(["-c", script]).output().expect("the interpreter");
-    assert!(output.status.success(), "{}: {}", python.display(), String::from_utf8_lossy(&output.stderr));
-    let mut folders: Vec<PathBuf> = String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect();
-    folders.sort();
-    // A folder brings everything below it.
-    let all = folders.clone();
-    folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
-    folders
 }

@@ -59,7 +59,14 @@ pub fn policies(
         None => Reached::Here,
     };
     let hosts = fleet.hosts.iter().filter(|host| host.slots.ranks > 0);
-    Ok(hosts.map(|host| HostPolicy { reach: Some(reached(host)), ..policy(&section, host) }).collect())
+    let jumped = |host: &Host| way(fleet, host).is_some_and(|way| way.hosts.len() > 1);
+    let whole = |host: &Host| HostPolicy {
+        reach: Some(reached(host)),
+        address: (host.reach != Reach::Local).then(|| host.among_hosts().into()),
+        jumped: jumped(host),
+        ..policy(&section, host)
+    };
+    Ok(hosts.map(whole).collect())
 }
 
 fn section(file: &str, text: &str, fleet: &Fleet) -> Result<Section, Diagnostics> {
@@ -159,6 +166,8 @@ fn policy(section: &Section, host: &Host) -> HostPolicy {
         owner,
         lost_after_seconds: lost_after,
         reach: None,
+        address: None,
+        jumped: false,
     }
 }
 

@@ -117,6 +117,15 @@ pub enum Event {
 pub struct Seat {
     pub host: String,
     pub devices: Vec<Held>,
+    /// Of the first seat of a gang: where all of it meets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meet: Option<Meet>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meet {
+    pub address: String,
+    pub port: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

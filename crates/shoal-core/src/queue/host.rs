@@ -16,6 +16,14 @@ pub struct HostFacts {
     pub idle_seconds: Option<u64>,
     /// Who is logged in.
     pub users: Vec<String>,
+    /// By which address whoever reached it did, and where that came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// Which nobody else gets as long as this agent lives: for gangs to meet at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
 }
 
 /// One device, in PCI order.
@@ -47,6 +55,12 @@ pub struct HostPolicy {
     pub lost_after_seconds: u64,
     /// How the daemon gets there. `None`: the host's agent calls.
     pub reach: Option<Reached>,
+    /// What the file says that other hosts call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The daemon gets there through another host.
+    #[serde(default)]
+    pub jumped: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

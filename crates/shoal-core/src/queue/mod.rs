@@ -15,6 +15,7 @@
 //! | `estimate` | how long it will take |
 //! | `why` | why a run does not run |
 //! | `read/` | what a `sweep.yaml`, or JSON from Python, asks for |
+//! | `schema` | what may stand in a `sweep.yaml`, for editors |
 //! | `grid` | what `--grid`, `--zip` and `--set` ask for |
 //! | `render/` | what exactly a host is told to run for one attempt |
 //! | `results/` | what came out: table, CSV, JSON, plot, progress |
@@ -30,6 +31,7 @@ pub mod read;
 pub mod render;
 pub mod request;
 pub mod results;
+pub mod schema;
 pub mod share;
 pub mod state;
 pub mod sweep;

@@ -131,6 +131,9 @@ pub struct Provenance {
     pub folder: String,
     pub host: String,
     pub commit: Option<String>,
+    /// Whether anything differed from the commit; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
     /// Digest of the difference to the commit, kept in the store.
     pub diff: Option<String>,
     pub packages: Vec<String>,

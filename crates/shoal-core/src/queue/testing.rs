@@ -52,6 +52,8 @@ pub(crate) fn policy(name: &str) -> HostPolicy {
         owner: None,
         lost_after_seconds: 60,
         reach: None,
+        address: None,
+        jumped: false,
     }
 }
 
@@ -78,6 +80,9 @@ pub(crate) fn facts(cpus: u32, gpus: u32) -> HostFacts {
         free_disk_bytes: 1 << 40,
         idle_seconds: None,
         users: Vec::new(),
+        address: None,
+        caller: None,
+        ports: Vec::new(),
     }
 }
 

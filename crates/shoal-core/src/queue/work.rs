@@ -42,6 +42,35 @@ pub struct Start {
     /// What the folder for results is known by; nothing is put into another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results_mark: Option<String>,
+    /// For `run.json`; none where the source is under no version control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// Of which state of somebody's work a run's source is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub commit: String,
+    /// Whether anything differed from it, files that it does not know included; none if that could not be found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
+    /// Digest of a tree whose one file, [`DIFF_FILE`], is the difference. The host gets it like any tree, and writes it beside results once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// From where it was submitted.
+    pub folder: String,
+    pub host: String,
+}
+
+/// What the difference to a commit is called in its tree.
+pub const DIFF_FILE: &str = "diff.patch";
+
+impl Origin {
+    /// What it is called in the folder that holds those of all configurations: by its content, so that it is there once.
+    pub fn diff_name(&self) -> Option<String> {
+        let digest = self.diff.as_deref()?;
+        digest.get(..16).map(|digest| format!("source-{digest}.patch"))
+    }
 }
 
 /// A tree of files, by the digest of its packed form, and where its run finds it: `""` is the folder itself, whose entries are then

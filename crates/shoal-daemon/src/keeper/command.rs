@@ -46,19 +46,23 @@ pub fn home(env: &Env) -> PathBuf {
     env.get(OsStr::new("HOME")).filter(|h| !h.is_empty()).map_or_else(|| "/".into(), PathBuf::from)
 }
 
+/// Where a rank runs.
+pub fn cwd(job: &RankJob, home: &Path) -> PathBuf {
+    job.cwd.as_ref().map_or_else(|| home.into(), |cwd| home.join(expand(cwd, home)))
+}
+
+pub fn no_cwd(cwd: &Path) -> Cannot {
+    let what = if cwd.exists() && !cwd.is_dir() { "is not a folder" } else { "does not exist on this host" };
+    let hint = "copy the code to this host first, or name a folder that is on all hosts with --cwd";
+    Cannot { why: format!("the working folder {} {what}", cwd.display()), hint: Some(hint.into()) }
+}
+
 /// `login`: the environment we were started with. `own`: the folder of our own programs.
 pub fn command(run: &str, job: &RankJob, login: Env, own: &Path) -> Result<Command, Cannot> {
     let home = home(&login);
-    let cwd = match &job.cwd {
-        Some(cwd) => home.join(expand(cwd, &home)),
-        None => home.clone(),
-    };
+    let cwd = cwd(job, &home);
     if !cwd.is_dir() {
-        let what = if cwd.exists() { "is not a folder" } else { "does not exist on this host" };
-        return cannot(
-            format!("the working folder {} {what}", cwd.display()),
-            Some("copy the code to this host first, or name a folder that is on all hosts with --cwd"),
-        );
+        return Err(no_cwd(&cwd));
     }
     let mut env = environment(run, job, login)?;
     if let Some(venv) = &job.prepare.virtualenv {

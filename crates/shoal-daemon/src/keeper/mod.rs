@@ -132,6 +132,9 @@ impl Keeper {
         nine: rustix::fd::OwnedFd,
     ) -> Result<(Started, std::thread::JoinHandle<LogEnd>, Arc<AtomicBool>), Cannot> {
         let own = own_folder();
+        if self.job.lacks_cwd {
+            return Err(command::no_cwd(&command::cwd(&self.job.job, &command::home(&login()))));
+        }
         let command = command::command(&self.job.run, &self.job.job, login(), &own)?;
         let log = self.open_log()?;
         let kills = memory::Kills::watch();

@@ -67,6 +67,20 @@ impl Trees {
         File::open(self.path(digest))
     }
 
+    /// The content of one of its files, of at most so many bytes.
+    pub fn file(&self, digest: &str, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let plain = zstd::stream::read::Decoder::new(self.open(digest)?)?.take(MOST_UNPACKED);
+        for entry in tar::Archive::new(plain).entries()? {
+            let entry = entry?;
+            if entry.path()?.as_os_str() == name && entry.size() <= most {
+                let mut content = Vec::new();
+                entry.take(most).read_to_end(&mut content)?;
+                return Ok(Some(content));
+            }
+        }
+        Ok(None)
+    }
+
     /// Begins to receive one.
     pub fn receive(&self, digest: &str) -> Result<Incoming, TreeError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -156,6 +170,20 @@ mod tests {
         let mut kept = Vec::new();
         trees.open(&digest).unwrap().read_to_end(&mut kept).unwrap();
         assert_eq!(kept, packed);
+
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(5);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, "diff.patch", &b"+two\n"[..]).unwrap();
+        let plain = tar.into_inner().unwrap();
+        let digest = hex(&Sha256::digest(&plain));
+        let mut incoming = trees.receive(&digest).unwrap();
+        incoming.piece(0, &zstd::stream::encode_all(&plain[..], 3).unwrap()).unwrap();
+        incoming.finish().unwrap();
+        assert_eq!(trees.file(&digest, "diff.patch", 5).unwrap().as_deref(), Some(&b"+two\n"[..]));
+        assert_eq!(trees.file(&digest, "diff.patch", 4).unwrap(), None);
+        assert_eq!(trees.file(&digest, "other", 5).unwrap(), None);
 
         let other = "0".repeat(64);
         let mut incoming = trees.receive(&other).unwrap();

@@ -6,7 +6,7 @@ mod gang;
 mod keepers;
 mod losses;
 mod outbox;
-mod ports;
+pub(crate) mod ports;
 mod run;
 mod spare;
 mod usage;

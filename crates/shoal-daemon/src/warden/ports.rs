@@ -9,6 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Held as long as this lives.
+#[derive(Debug, Default)]
 pub struct Ports {
     held: Vec<(u16, OwnedFd)>,
 }

@@ -12,6 +12,7 @@ use super::{Event, KEEP_RUNS, Settings, usage};
 use crate::ending::Ending;
 use crate::gang_line::words::Order;
 use crate::inner::{FromKeeper, KeeperJob};
+use crate::keeper::command;
 use crate::protocol::{FromWarden, ToWarden};
 use crate::sweep::{STEP, Sweep};
 use crate::{proc, records};
@@ -245,7 +246,10 @@ impl Warden {
         self.job = Some(job.clone());
         self.begun = Instant::now();
         let is_all = job.is_all();
-        for one in job.ranks.iter().cloned() {
+        let home = command::home(&std::env::vars_os().collect());
+        // Before the first of them makes folders for its log: a working folder that is made by that is as good as none.
+        let lacking: Vec<bool> = job.ranks.iter().map(|one| !command::cwd(one, &home).is_dir()).collect();
+        for (one, lacks_cwd) in job.ranks.iter().cloned().zip(lacking) {
             let index = self.outbox.add_lane(one.rank);
             let rank = one.rank;
             let job = KeeperJob {
@@ -255,6 +259,7 @@ impl Warden {
                 is_all,
                 grace_ms: job.grace_ms,
                 folder: self.folder.clone(),
+                lacks_cwd,
                 job: one,
             };
             let keeper =

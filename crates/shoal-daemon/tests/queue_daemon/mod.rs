@@ -162,6 +162,9 @@ pub fn facts(boot: &str, cpus: u32) -> HostFacts {
         free_disk_bytes: 100 << 30,
         idle_seconds: None,
         users: Vec::new(),
+        address: None,
+        caller: None,
+        ports: Vec::new(),
     }
 }
 

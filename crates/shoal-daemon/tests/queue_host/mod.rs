@@ -67,6 +67,7 @@ pub fn argv(cell: u32, words: &[&str]) -> Start {
         grace_seconds: 2,
         publish: Publish::Send(format!("s/runs/param_{cell:03}/t_num0")),
         results_mark: None,
+        origin: None,
     }
 }
 

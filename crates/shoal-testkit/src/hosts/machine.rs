@@ -114,6 +114,7 @@ pub fn start(record: &Record, host: &HostRecord, hidden: &[PathBuf]) -> Result<C
         .arg(folder(record, host))
         .arg(&host.name)
         .arg(tools::find("sshd").unwrap_or_else(|| "/usr/sbin/sshd".into()))
+        .args(record.drive.as_ref().map_or(["", ""].map(Path::new), |drive| [&drive.folder, &drive.at]))
         .args(hidden)
         .current_dir("/")
         .process_group(0)

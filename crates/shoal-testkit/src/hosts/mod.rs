@@ -35,8 +35,18 @@ pub struct HostsSpec {
     pub rate: Option<String>,
     /// Paths below `/root`, `/home`, `/tmp`, `/var/tmp` or `/run` of this machine that the hosts see too, read-only; others they see anyway.
     pub share: Vec<PathBuf>,
+    /// A drive that all of them have mounted, as from a file server.
+    pub drive: Option<SharedDrive>,
     /// The set outlives this process, until [`Hosts::down`]. Only one kept set may bear a name.
     pub keep: bool,
+}
+
+/// A folder of this machine that every host can read and write, and where they have it: `/media/research_data`. Of the folder that the place is in,
+/// hosts see nothing else.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct SharedDrive {
+    pub folder: PathBuf,
+    pub at: PathBuf,
 }
 
 impl HostsSpec {
@@ -49,6 +59,13 @@ impl HostsSpec {
         let named = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.name.is_empty() || self.name.len() > 32 || !self.name.chars().all(named) || self.name.starts_with('-') {
             return bad("a name is up to 32 lower-case letters, digits and dashes, and begins with no dash".into());
+        }
+        if let Some(drive) = &self.drive
+            && (!drive.at.is_absolute()
+                || drive.at.parent().and_then(|parent| parent.parent()).is_none()
+                || machine::is_hidden(&drive.at))
+        {
+            return bad(format!("{} is no place for a drive; /media/NAME is one", drive.at.display()));
         }
         match u8::try_from(self.count) {
             Ok(count @ 1..) if self.count <= MOST => Ok(count),

@@ -3,10 +3,10 @@
 //! `/run/shoal-hosts/NAME-SUBNET/record.json` is written before anything of the set is made. A lock on `/run/shoal-hosts` orders
 //! claims and removals, so a folder without a record, seen with the lock held, is one whose maker died.
 
-use super::HostsSpec;
 use super::error::{Error, IoContext, Result};
 use super::process::Process;
 use super::tools;
+use super::{SharedDrive, HostsSpec};
 use crate::wait;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
@@ -35,6 +35,8 @@ pub struct Record {
     pub rate: Option<String>,
     #[serde(default)]
     pub share: Vec<PathBuf>,
+    #[serde(default)]
+    pub drive: Option<SharedDrive>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -136,6 +138,7 @@ impl Lock {
             hosts: hosts.collect(),
             rate: spec.rate.clone(),
             share: spec.share.clone(),
+            drive: spec.drive.clone(),
         };
         let folder = record.folder();
         DirBuilder::new().mode(0o700).create(&folder).context("make", &folder)?;

@@ -121,6 +121,10 @@ pub struct Args {
     #[arg(short = 'w', long)]
     pub wait: bool,
 
+    /// Print the JSON Schema of a sweep's file, for editors, and do nothing else.
+    #[arg(long, exclusive = true)]
+    pub schema: bool,
+
     /// Print JSON: one object, or with --wait one object a line.
     #[arg(long)]
     pub json: bool,
@@ -157,4 +161,5 @@ Examples:
   shoal sweep --grid lr=0.1,0.01 --grid width=64,256 --reps 3 -- python train.py
   shoal sweep --grid lr=0.1,0.01 -- python train.py --rate {lr} --seed {seed}
   shoal sweep sweep.yaml --dry-run
-  shoal sweep sweep.yaml --wait";
+  shoal sweep sweep.yaml --wait
+  shoal sweep --schema > sweep.schema.json";

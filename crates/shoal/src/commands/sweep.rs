@@ -6,16 +6,22 @@ use crate::exit::Exit;
 use crate::queue::connect::{Queue, Start};
 use crate::queue::draft::{self, Asked};
 use crate::queue::dry_run::{self, count};
-use crate::queue::{inherit, provenance, table, trees, wait};
+use crate::queue::{inherit, length, provenance, table, trees, wait};
 use serde_json::json;
 use shoal_core::queue::cells;
 use shoal_core::queue::read::{Draft, Submission};
 use shoal_core::queue::request::{Answer, Request};
+use shoal_core::queue::schema::sweep_json_schema;
 use shoal_core::queue::sweep::{Provenance, Sweep};
+use shoal_core::queue::work::DIFF_FILE;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if args.schema {
+        crate::say::line(serde_json::to_string_pretty(&sweep_json_schema()).unwrap_or_default());
+        return Ok(Exit::Success.into());
+    }
     let Asked { draft, base, name } = draft::asked(args)?;
     let requirements = requirements(&draft, &base)?;
     let planned = trees::plan(&draft, &base)?;
@@ -34,11 +40,12 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         }
         return Ok(Exit::Success.into());
     }
+    length::fits(&draft, requirements.as_deref())?;
     let mut queue = Queue::open(Start::IfNeeded)?;
     let trees = trees::send(&mut queue, &planned, args.json)?;
     let (mut provenance, diff) = provenance::of(&base, draft.virtualenv.as_deref());
     if let Some(diff) = diff {
-        provenance.diff = Some(trees::send_text(&mut queue, "diff.patch", &diff)?);
+        provenance.diff = Some(trees::send_text(&mut queue, DIFF_FILE, &diff)?);
     }
     let owner = queue.user().to_string();
     let mut sweep = draft.into_sweep(Submission { name, owner, trees, requirements, provenance });

@@ -4,6 +4,7 @@ use crate::args::sweep::{Args, Way};
 use crate::commands::run::NotBegun;
 use crate::queue::snapshot::plainly;
 use shoal_core::diagnostic::Diagnostics;
+use shoal_core::queue::cells::{self, MOST_RUNS};
 use shoal_core::queue::is_sweep_name;
 use shoal_core::queue::read::{self, Draft, Folder};
 use shoal_core::queue::render::env::is_ours;
@@ -168,6 +169,17 @@ fn replace(draft: &mut Draft, args: &Args, here: &Path) -> Result<(), NotBegun> 
             return Err(NotBegun::Wrong(format!("`{name}` is set by every run itself\n  hint: choose another name")));
         }
         draft.env.insert(name.clone(), value.clone());
+    }
+    // The file was checked with its own `reps`.
+    let cells = draft.parts.iter().map(cells::count).fold(0, u64::saturating_add);
+    let runs = cells.saturating_mul(u64::from(draft.reps));
+    if runs > MOST_RUNS {
+        let hint = "fewer --reps, shorter lists, a condition (`when`), or several sweeps of it";
+        let what = format!(
+            "{cells} configurations, {} times each, are {runs} runs; a sweep has at most {MOST_RUNS}",
+            draft.reps
+        );
+        return Err(NotBegun::Wrong(format!("{what}\n  hint: {hint}")));
     }
     folders(draft, args, here)
 }

@@ -70,7 +70,7 @@ pub fn json(sweep: &Sweep, trees: &[Planned]) -> Json {
 /// The first configuration's command, as a host would be told it.
 fn command_of(sweep: &Sweep) -> Option<String> {
     let attempt = Attempt { run: RunId { sweep: sweep.name.clone(), cell: 0, rep: 0 }, number: 1 };
-    let seats = vec![Seat { host: "a".into(), devices: Vec::new() }; sweep.wants.ranks.max(1) as usize];
+    let seats = vec![Seat { host: "a".into(), devices: Vec::new(), meet: None }; sweep.wants.ranks.max(1) as usize];
     let start = render::start(sweep, &attempt, &seats, 0, None, true, "/", 0).ok()?;
     Some(table::cut(&table::flat(&join(&start.argv)), 200))
 }

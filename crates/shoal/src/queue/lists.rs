@@ -279,6 +279,9 @@ mod tests {
             free_disk_bytes: 0,
             idle_seconds: Some(30),
             users: vec!["bob".into()],
+            address: None,
+            caller: None,
+            ports: Vec::new(),
         };
         let host = HostRow {
             name: "desk".into(),

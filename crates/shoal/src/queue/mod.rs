@@ -6,7 +6,7 @@
 //! | `whose`, `target`, `host` | what does a word on the command line mean |
 //! | `amounts` | what do `0.25`, `4G` and `30m` there mean |
 //! | `draft` | what does `shoal sweep` ask for |
-//! | `dry_run` | what would it submit |
+//! | `dry_run`, `length` | what would it submit; does it fit into a message |
 //! | `snapshot/` | which files does a run find, and what is their digest |
 //! | `trees` | how do they get into the store |
 //! | `provenance`, `inherit` | what has to be known to do it again; what does a run find of the submitting shell |
@@ -23,6 +23,7 @@ pub mod draft;
 pub mod dry_run;
 pub mod host;
 pub mod inherit;
+pub mod length;
 pub mod lists;
 pub mod logs;
 pub mod provenance;

@@ -22,10 +22,18 @@ pub fn of(folder: &Path, virtualenv: Option<&str>) -> (Provenance, Option<Vec<u8
     let diff = commit.as_ref().and_then(|_| {
         git(folder, &["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", "--"], MOST_DIFF)
     });
+    // Files that git does not know are in no difference; the source tree has them.
+    let others = ["ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"];
+    let others = commit.as_ref().and_then(|_| git(folder, &others, MOST_DIFF));
+    let dirty = commit.as_ref().and_then(|_| match (&diff, &others) {
+        (Some(diff), Some(others)) => Some(!diff.is_empty() || !others.is_empty()),
+        _ => None,
+    });
     let provenance = Provenance {
         folder: folder.display().to_string(),
         host: shoal_sync::host::name(),
         commit,
+        dirty,
         diff: None,
         packages: environment(virtualenv).map(|root| packages(&root)).unwrap_or_default(),
     };
@@ -115,8 +123,14 @@ mod tests {
         assert!(git(&["add", "a"]) && git(&["commit", "-qm", "first"]));
         let (clean, diff) = of(root.path(), Some("/nowhere"));
         assert!(clean.commit.is_some_and(|commit| commit.len() == 40) && diff.is_none());
+        assert_eq!((none.dirty, clean.dirty), (None, Some(false)));
+        std::fs::write(root.path().join("b"), "new\n").expect("a file");
+        let (other, diff) = of(root.path(), Some("/nowhere"));
+        assert_eq!((other.dirty, diff), (Some(true), None), "a file that git does not know");
+        std::fs::remove_file(root.path().join("b")).expect("a file");
         std::fs::write(root.path().join("a"), "two\n").expect("a file");
-        let (_, diff) = of(root.path(), Some("/nowhere"));
+        let (changed, diff) = of(root.path(), Some("/nowhere"));
+        assert_eq!(changed.dirty, Some(true));
         assert!(String::from_utf8_lossy(&diff.expect("a difference")).contains("+two"));
     }
 }

@@ -19,7 +19,14 @@ impl Place {
         let prefix = super::super::peers::said(Command::new(python).args(["-c", ask]))?;
         let share =
             vec![crate::root(), crate::venv::cache_dir(), crate::cargo::target_dir()?, PathBuf::from(prefix.trim())];
-        let spec = HostsSpec { name: "bench".into(), count: WORKERS, rate: rate.map(Into::into), share, keep: false };
+        let spec = HostsSpec {
+            name: "bench".into(),
+            count: WORKERS,
+            rate: rate.map(Into::into),
+            share,
+            drive: None,
+            keep: false,
+        };
         let hosts = Hosts::up(spec).map_err(|error| {
             let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
             anyhow!("cannot bring test hosts up: {error}{hint}")

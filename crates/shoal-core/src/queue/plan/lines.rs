@@ -68,7 +68,7 @@ fn seats(starts: &Starts, current: &Current) -> Vec<Seated> {
             continue;
         }
         let Some(last) = starts.queue.attempt_of((current.key, head.line.last.unwrap_or(*run))) else { continue };
-        let seat = Seat { host: starts.rooms[at].host.policy.name.clone(), devices: seat.devices.clone() };
+        let seat = Seat { host: starts.rooms[at].host.policy.name.clone(), devices: seat.devices.clone(), meet: None };
         seats.push(Seated { last, seat, behind: head.line.behind });
     }
     let placed = current.placed.iter().filter(|(_, at, _)| !starts.claimed[*at]);

@@ -9,6 +9,7 @@
 //! | `place` | on which hosts a run, or a gang, goes |
 //! | `reserve` | until when the first that does not fit keeps others from its places |
 //! | `lines` | which short runs are assigned ahead |
+//! | `meet` | where the ranks of a gang find each other |
 //! | `starts` | who is next, and where it goes |
 //! | `stops` | who has to end |
 //! | `suspect` | which host fails what works elsewhere |
@@ -17,6 +18,7 @@
 pub(in crate::queue) mod devices;
 pub(in crate::queue) mod gate;
 mod lines;
+pub(in crate::queue) mod meet;
 pub(in crate::queue) mod place;
 pub(in crate::queue) mod reserve;
 pub(in crate::queue) mod room;

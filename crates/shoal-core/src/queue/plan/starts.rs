@@ -8,7 +8,7 @@
 use super::place::{self, Asker};
 use super::reserve::Reservation;
 use super::room::{HostRoom, Need};
-use super::{gate, lines};
+use super::{gate, lines, meet};
 use crate::queue::event::{Action, Seat};
 use crate::queue::state::Queue;
 use crate::queue::state::sweeps::SweepState;
@@ -41,6 +41,8 @@ pub(super) struct Starts<'q> {
     blocked: Vec<(Need, &'q [String], u32)>,
     /// Seats of each user: those they hold and those they get.
     held: BTreeMap<u32, u32>,
+    /// Ports where gangs meet, by host.
+    promised: Vec<(u32, u16)>,
     pub actions: Vec<Action>,
 }
 
@@ -84,6 +86,7 @@ impl<'q> Starts<'q> {
             kept: None,
             blocked: Vec::new(),
             held: BTreeMap::new(),
+            promised: Vec::new(),
             actions: Vec::new(),
         }
     }
@@ -179,11 +182,14 @@ impl<'q> Starts<'q> {
             if let Some(kept) = &mut self.kept {
                 kept.book(at, &current.need, &devices, asker.ends);
             }
-            let seat = Seat { host: room.host.policy.name.clone(), devices };
+            let seat = Seat { host: room.host.policy.name.clone(), devices, meet: None };
             if current.need.ranks == 1 {
                 current.placed.push((attempt.clone(), at, seat.clone()));
             }
             places.push(seat);
+        }
+        if let Some(meet) = meet::place(self.queue, &attempt, &places, &mut self.promised) {
+            places[0].meet = Some(meet);
         }
         self.actions.push(Action::Start { attempt, places, after: None });
         Step::Placed

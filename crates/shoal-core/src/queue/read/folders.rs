@@ -7,7 +7,7 @@ use crate::document::reader::{Fields, Reader};
 use crate::quote::quote;
 
 pub const ENVIRONMENT_FIELDS: [&str; 5] = ["virtualenv", "conda", "modules", "setup", "requirements"];
-const FOLDER_FIELDS: [&str; 3] = ["path", "at", "ignore"];
+pub const FOLDER_FIELDS: [&str; 3] = ["path", "at", "ignore"];
 
 #[derive(Debug, Default)]
 pub struct Folders {

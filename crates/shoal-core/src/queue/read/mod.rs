@@ -28,7 +28,7 @@ pub mod when;
 pub mod words;
 
 pub use fields::FIELDS;
-pub use folders::ENVIRONMENT_FIELDS;
+pub use folders::{ENVIRONMENT_FIELDS, FOLDER_FIELDS};
 pub use json::from_json;
 pub use needs::RESOURCES_FIELDS;
 

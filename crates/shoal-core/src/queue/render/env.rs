@@ -5,11 +5,11 @@
 use super::text::word;
 use super::words::Person;
 use crate::queue::Attempt;
-use crate::queue::event::Seat;
+use crate::queue::event::{Meet, Seat};
 use crate::queue::host::Held;
+use crate::queue::plan::meet::port;
 use crate::queue::sweep::Value;
 use crate::variables::{LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, RANK, RUN, WORLD_SIZE};
-use sha2::{Digest, Sha256};
 
 /// A whole device, in thousandths.
 const WHOLE: u32 = 1000;
@@ -93,8 +93,12 @@ fn thousandths(milli: u32) -> String {
 /// The names that torchrun gives. Each process sees its own devices only, so it is the first on its host whoever else is there.
 fn gang(env: &mut Env, attempt: &Attempt, seats: &[Seat], rank: u32) {
     let world = seats.len().to_string();
-    let together = seats.iter().all(|seat| seat.host == seats[0].host);
-    let master = if together { "127.0.0.1" } else { seats[0].host.as_str() };
+    let (address, port) = match &seats[0].meet {
+        Some(Meet { address, port }) => (address.as_str(), *port),
+        // Assigned by a daemon that did not think of it yet.
+        None if seats.iter().all(|seat| seat.host == seats[0].host) => ("127.0.0.1", port(attempt)),
+        None => (seats[0].host.as_str(), port(attempt)),
+    };
     for name in ["SHOAL_RANK", RANK] {
         env.set(name, rank.to_string());
     }
@@ -103,13 +107,6 @@ fn gang(env: &mut Env, attempt: &Attempt, seats: &[Seat], rank: u32) {
     }
     env.set(LOCAL_RANK, "0".into());
     env.set(LOCAL_WORLD_SIZE, "1".into());
-    env.set(MASTER_ADDR, master.into());
-    env.set(MASTER_PORT, port(attempt).to_string());
-}
-
-/// All ranks have to know it beforehand. Below the range from which kernels give out ports by themselves, and another one for every
-/// attempt, so that one which has just ended is not in the way.
-fn port(attempt: &Attempt) -> u16 {
-    let digest = Sha256::digest(attempt.to_string());
-    20_000 + u16::from_be_bytes([digest[0], digest[1]]) % 10_000
+    env.set(MASTER_ADDR, address.into());
+    env.set(MASTER_PORT, port.to_string());
 }

@@ -15,8 +15,8 @@ pub mod time;
 pub mod words;
 
 use super::event::Seat;
-use super::sweep::Sweep;
-use super::work::{Publish, Start};
+use super::sweep::{Provenance, Sweep};
+use super::work::{Origin, Publish, Start};
 use super::{Attempt, Moment, cells};
 
 /// What rank `rank` of `attempt` is, on `seats[rank]`. `now` is the moment of the assignment: it names the folder of the results, and
@@ -68,7 +68,13 @@ pub fn start(
         grace_seconds: sweep.rules.grace_seconds,
         publish: publish(sweep, result, local, results_root),
         results_mark: sweep.rules.results_mark.clone().filter(|_| sweep.rules.results.is_some()),
+        origin: origin(&sweep.provenance),
     })
+}
+
+fn origin(of: &Provenance) -> Option<Origin> {
+    let commit = of.commit.clone()?;
+    Some(Origin { commit, dirty: of.dirty, diff: of.diff.clone(), folder: of.folder.clone(), host: of.host.clone() })
 }
 
 /// LudwigCluster's layout: `runs/param_NNN/<time>_num<rep>`. What further ranks of a gang leave lies in `ranks/`, where nobody counts

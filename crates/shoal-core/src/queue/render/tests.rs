@@ -1,4 +1,5 @@
 use super::*;
+use crate::queue::event::Meet;
 use crate::queue::host::Held;
 use crate::queue::read::{self, Submission};
 use crate::queue::sweep::{Config, Provenance, Value};
@@ -24,7 +25,7 @@ fn attempt(cell: u32, rep: u32) -> Attempt {
 
 fn seat(host: &str, devices: &[(&str, u32)]) -> Seat {
     let held = |(uuid, milli): &(&str, u32)| Held { uuid: (*uuid).into(), milli: *milli };
-    Seat { host: host.into(), devices: devices.iter().map(held).collect() }
+    Seat { host: host.into(), devices: devices.iter().map(held).collect(), meet: None }
 }
 
 fn start_of(text: &str, cell: u32, rep: u32) -> Start {
@@ -143,6 +144,10 @@ fn gangs_know_each_other() {
     let (one, two) = (start(&together, 1, 0).expect("a start"), start(&together, 2, 0).expect("a start"));
     assert_eq!(variable(&one, "MASTER_ADDR"), Some("127.0.0.1"));
     assert_ne!(variable(&one, "MASTER_PORT"), variable(&two, "MASTER_PORT"), "the last one's may still be taken");
+    let meet = Meet { address: "10.0.0.7".into(), port: 4711 };
+    let met = [Seat { meet: Some(meet), ..seat("a", &[]) }, seat("b", &[])];
+    let second = start(&met, 1, 1).expect("a start");
+    assert_eq!((variable(&second, "MASTER_ADDR"), variable(&second, "MASTER_PORT")), (Some("10.0.0.7"), Some("4711")));
     assert!(start(&together, 1, 2).is_err_and(|why| why.contains("rank 2")));
 }
 

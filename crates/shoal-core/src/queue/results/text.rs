@@ -55,9 +55,8 @@ fn clean(text: &str) -> String {
 /// The widths of those columns that have room, and how many have none.
 fn fitting(rows: &[Vec<String>], width: usize) -> (Vec<usize>, usize) {
     let columns = rows.first().map_or(0, Vec::len);
-    let natural = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cells_of(cell)).max().unwrap_or(0)
-    };
+    let natural =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cells_of(cell)).max().unwrap_or(0);
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
     let mut widths: Vec<usize> = (0..columns).map(natural).collect();
     if total(&widths) > width {

@@ -13,7 +13,10 @@ impl Queue {
         let ahead = after.and_then(|ahead| self.live_key(ahead)).filter(|ahead| ahead.0 == key.0);
         let seats: Option<Vec<HeldSeat>> = places
             .iter()
-            .map(|seat| Some(HeldSeat { host: self.host_key(&seat.host)?, devices: seat.devices.clone(), over: false }))
+            .map(|seat| {
+                let (host, devices) = (self.host_key(&seat.host)?, seat.devices.clone());
+                Some(HeldSeat { host, devices, meet: seat.meet.clone(), over: false })
+            })
             .collect();
         let Some(seats) = seats.filter(|seats| !seats.is_empty()) else { return };
         let Some(sweep) = self.sweeps.get_mut(&key.0) else { return };

@@ -4,6 +4,7 @@
 //! over. Only the first of a line holds anything (PLAN-2).
 
 use crate::queue::Moment;
+use crate::queue::event::Meet;
 use crate::queue::host::Held;
 use crate::queue::sweep::Wants;
 use crate::queue::work::Ending;
@@ -43,6 +44,7 @@ pub(in crate::queue) struct Live {
 pub(in crate::queue) struct HeldSeat {
     pub host: u32,
     pub devices: Vec<Held>,
+    pub meet: Option<Meet>,
     pub over: bool,
 }
 

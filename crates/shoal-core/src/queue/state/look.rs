@@ -151,6 +151,6 @@ impl Queue {
 
     fn seat(&self, seat: &super::live::HeldSeat) -> Option<Seat> {
         let host = self.hosts.get(&seat.host)?.policy.name.clone();
-        Some(Seat { host, devices: seat.devices.clone() })
+        Some(Seat { host, devices: seat.devices.clone(), meet: seat.meet.clone() })
     }
 }

@@ -344,7 +344,7 @@ fn rows_are_by_configuration_and_copy_and_counted() {
 fn nonsense_assignments_change_nothing() {
     let mut bench = Bench::with(&[("a", 2)]);
     bench.submit(sweep("s", "ann", 2, 1));
-    let seat = |host: &str| vec![Seat { host: host.into(), devices: Vec::new() }];
+    let seat = |host: &str| vec![Seat { host: host.into(), devices: Vec::new(), meet: None }];
     let before = bench.queue.clone();
     for (attempt, places) in
         [("s:0.0#2", seat("a")), ("s:9.0#1", seat("a")), ("s:0.0#1", seat("x")), ("s:0.0#1", vec![])]

@@ -73,7 +73,7 @@ fn call(remote: &Remote, place: &str, host: &mut Option<Host>, asked: &Asked) ->
     let open = match host {
         Some(host) => host,
         None => match Host::open_with(Args::new(&hello.store), asked.clone()) {
-            Ok(opened) => host.insert(opened),
+            Ok(opened) => host.insert(opened.reached_as(&remote.host, remote.port)),
             Err(why) => return not_up(why),
         },
     };

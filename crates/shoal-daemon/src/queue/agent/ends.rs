@@ -3,7 +3,7 @@
 
 use super::look::{self, Looked};
 use super::note::{Note, name};
-use super::publish::{Job, Problem};
+use super::publish::{Here, Job, Problem};
 use super::send;
 use super::session::{Known, Publishing, Session};
 use super::shelf::Where;
@@ -213,6 +213,7 @@ impl Session {
     }
 
     fn publish(&mut self, name: &str) {
+        let here = self.here();
         let Some(Known::Publishing(publishing)) = self.runs.get_mut(name) else { return };
         publishing.again_at = None;
         publishing.since = Instant::now();
@@ -227,15 +228,15 @@ impl Session {
                     ended: looked.ended.clone(),
                     room,
                     to: expand(to, &home),
-                    host: self.host.clone(),
+                    here,
                 };
                 self.publishers.add(job);
             }
             Publish::Send(_) => {
-                let (outbox, host, events) = (self.outbox.clone(), self.host.clone(), self.events.clone());
+                let (outbox, events) = (self.outbox.clone(), self.events.clone());
                 let (about, ended, name) = (looked.note.clone(), looked.ended.clone(), name.to_string());
                 let run = move || {
-                    if let Err(e) = send::send(&outbox, &room, &about, &ended, &host) {
+                    if let Err(e) = send::send(&outbox, &room, &about, &ended, &here) {
                         let why = format!("{} cannot be sent: {e}", room.display());
                         let _ = events.send(super::Event::Published(name, Err(Problem::Later(why))));
                     }
@@ -247,6 +248,11 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn here(&self) -> Here {
+        let gpus = self.facts.as_ref().map(|facts| facts.gpus.clone()).unwrap_or_default();
+        Here { host: self.host.clone(), gpus, trees: self.folder.trees(), packages: self.folder.packages() }
     }
 
     /// The daemon has put them in place, or never will.

@@ -1,13 +1,14 @@
 //! What is this machine like now? Each source is one small file of the kernel's; what cannot be known is left out.
 
 use super::gpus::Gpus;
+use super::net::Net;
 use super::people;
 use crate::proc;
 use shoal_core::queue::host::HostFacts;
 use std::fs;
 use std::path::Path;
 
-pub fn gather(disk: &Path, gpus: &mut Gpus, keeper: u32) -> HostFacts {
+pub fn gather(disk: &Path, gpus: &mut Gpus, keeper: u32, net: &Net) -> HostFacts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (users, idle_seconds) = people::here();
     HostFacts {
@@ -19,6 +20,9 @@ pub fn gather(disk: &Path, gpus: &mut Gpus, keeper: u32) -> HostFacts {
         free_disk_bytes: rustix::fs::statvfs(disk).map_or(0, |s| s.f_bavail * s.f_frsize),
         idle_seconds,
         users,
+        address: net.address.clone(),
+        caller: net.caller.clone(),
+        ports: net.ports(),
     }
 }
 
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn small_changes_are_not_told() {
-        let facts = gather(Path::new("/"), &mut Gpus::default(), 0);
+        let facts = gather(Path::new("/"), &mut Gpus::default(), 0, &Net::default());
         assert!(facts.cpus > 0 && facts.memory_bytes > 1 << 20 && !facts.boot.is_empty() && facts.free_disk_bytes > 0);
         let with = |change: fn(&mut HostFacts)| {
             let mut new = facts.clone();

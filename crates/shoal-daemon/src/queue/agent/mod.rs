@@ -10,10 +10,12 @@
 //! | `starts`, `ready`, `room` | how a `Start` becomes something the keeper can execute |
 //! | `trees`, `envs` | files and environments that runs share |
 //! | `prune`, `store` | which of these may go (pure), and when that is looked at |
+//! | `packages` | what an environment's Python has, for those who want to do it again |
 //! | `ends`, `look` | what is made of an end before it is told; what the run left |
 //! | `publish`, `send` | how results become visible, here or at the daemon |
 //! | `numbers`, `tensorboard`, `live` | which numbers runs print |
 //! | `logs`, `shelf` | how somebody reads output; where it is |
+//! | `net` | how others reach it, and where gangs meet |
 //! | `facts`, `people`, `gpus`, `nvml` | what this machine is like, and who uses it |
 //! | `note` | what comes back with a run |
 //! | `link`, `outbox`, `lock`, `pool` | the way to the keeper, the way to the daemon, one agent a store, helpers |
@@ -28,10 +30,12 @@ mod live;
 mod lock;
 mod logs;
 mod look;
+mod net;
 pub mod note;
 mod numbers;
 mod nvml;
 mod outbox;
+mod packages;
 mod people;
 mod pool;
 mod prune;
@@ -117,6 +121,7 @@ pub struct Host {
     keeper: KeeperStart,
     store: String,
     asked: Asked,
+    net: std::sync::Arc<net::Net>,
     _lock: lock::Lock,
 }
 
@@ -164,7 +169,16 @@ impl Host {
     fn open_with(args: Args, asked: Asked) -> Result<Host, String> {
         let folder = Folder::open(&args.store)?;
         let lock = lock::take(&folder.agent_lock())?;
-        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, _lock: lock })
+        let net = std::sync::Arc::new(net::Net::of_login());
+        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, net, _lock: lock })
+    }
+}
+
+impl Host {
+    /// For an agent that calls: others reach it where it calls from.
+    fn reached_as(mut self, daemon: &str, port: u16) -> Host {
+        self.net = std::sync::Arc::new(net::Net::toward(daemon, port));
+        self
     }
 }
 

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use shoal_core::queue::Attempt;
 use shoal_core::queue::host::Held;
-use shoal_core::queue::work::{Publish, Start};
+use shoal_core::queue::work::{Origin, Publish, Start};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
@@ -30,6 +30,11 @@ pub struct Note {
     /// The lock file's digest, if an environment was made of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requirements: Option<String>,
+    /// Which environment it has, by its key in `packages`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -50,6 +55,8 @@ impl Note {
             trees: start.trees.iter().map(|tree| tree.digest.clone()).collect(),
             results_mark: start.results_mark.clone(),
             requirements,
+            packages: None,
+            origin: start.origin.clone(),
         }
     }
 }
@@ -77,6 +84,12 @@ mod tests {
         let note: Note = serde_json::from_str(SAMPLE).unwrap();
         assert_eq!(serde_json::to_string(&note).unwrap(), SAMPLE);
         assert_eq!(name(&note.attempt, note.rank), "mlp_17.2_1_r3");
+        let long = SAMPLE.replace(
+            r#""requirements":"e""#,
+            r#""requirements":"e","packages":"0123","origin":{"commit":"c0","dirty":true,"diff":"d1","folder":"/home/a","host":"h"}"#,
+        );
+        let all: Note = serde_json::from_str(&long).unwrap();
+        assert_eq!(serde_json::to_string(&all).unwrap(), long);
         let short =
             r#"{"attempt":{"run":{"sweep":"a_1.2","cell":1,"rep":2},"number":1},"publish":{"send":"x"},"argv":[]}"#;
         let note: Note = serde_json::from_str(short).unwrap();

@@ -2,12 +2,13 @@
 //! there and is done (QUEUE-2).
 
 use super::note::Note;
-use super::room;
+use super::{packages, room, trees};
 use crate::queue::mark;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shoal_core::queue::Attempt;
-use shoal_core::queue::work::Ended;
+use shoal_core::queue::host::{Gpu, Held};
+use shoal_core::queue::work::{DIFF_FILE, Ended};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -38,7 +39,16 @@ pub struct Job {
     pub ended: Ended,
     pub room: PathBuf,
     pub to: PathBuf,
+    pub here: Here,
+}
+
+/// What is the same for all runs of this host.
+#[derive(Debug, Clone, Default)]
+pub struct Here {
     pub host: String,
+    pub gpus: Vec<Gpu>,
+    pub trees: PathBuf,
+    pub packages: PathBuf,
 }
 
 /// What `run.json` says first: whose results these are.
@@ -49,18 +59,32 @@ struct Whose {
     rank: u32,
 }
 
-/// The content of `run.json`.
-pub fn run_json(note: &Note, ended: &Ended, host: &str) -> String {
+/// The content of `run.json`: what has to be known to do it again. `diff`: the file that has the difference to the commit, seen from there.
+pub fn run_json(note: &Note, ended: &Ended, here: &Here, diff: Option<String>) -> String {
+    let answer = note.packages.as_ref().and_then(|key| packages::answer(&packages::file(&here.packages, key)));
+    let (python, packages) = answer.map(|answer| (answer.python, answer.packages)).unzip();
+    let source = note.origin.as_ref().map(|origin| {
+        json!({
+            "commit": origin.commit, "dirty": origin.dirty, "diff": diff, "folder": origin.folder, "host": origin.host,
+        })
+    });
+    let device = |held: &Held| {
+        let model = here.gpus.iter().find(|gpu| gpu.uuid == held.uuid).map(|gpu| &gpu.model);
+        json!({"uuid": held.uuid, "milli": held.milli, "model": model})
+    };
     let value = json!({
         "version": 1,
         "run": note.attempt.run.to_string(),
         "attempt": note.attempt,
         "rank": note.rank,
-        "host": host,
+        "host": here.host,
         "seed": note.seed.as_deref().and_then(|seed| seed.parse::<u64>().ok()),
         "command": note.argv,
-        "devices": note.devices,
+        "devices": note.devices.iter().map(device).collect::<Vec<_>>(),
+        "source": source,
         "trees": note.trees,
+        "python": python,
+        "packages": packages,
         "requirements": note.requirements,
         "ending": ended.ending,
         "began": ended.began,
@@ -125,7 +149,7 @@ fn problem_of(job: &Job, e: &io::Error) -> Problem {
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => Problem::Refused(format!(
             "{said}; the user of the agent on host {} has to be allowed to write there. They are kept in {} there, and it is tried again \
              from time to time, and at once when its agent is started anew",
-            job.host,
+            job.here.host,
             job.room.display()
         )),
         _ => Problem::Later(said),
@@ -148,7 +172,7 @@ struct Staged {
 
 /// The folder for results if it is the one that was meant, and the same place as seen from it.
 fn root_of(job: &Job) -> Result<(File, PathBuf), Problem> {
-    let (to, host) = (&job.to, &job.host);
+    let (to, host) = (&job.to, &job.here.host);
     let root = to.ancestors().nth(BELOW_ROOT).filter(|root| root.parent().is_some());
     let Some((root, rest)) = root.and_then(|root| Some((root, to.strip_prefix(root).ok()?))) else {
         return Err(Problem::Never(format!("{} is no place for results", to.display())));
@@ -199,11 +223,12 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
             )));
         }
     }
+    let diff = put_diff(parent, &job.note, &job.here.trees).map_err(problem)?;
     let staged = parent.join(format!(".{}.part", last.to_string_lossy()));
     room::remove(&staged).map_err(problem)?;
     let copied = copy(&job.room, &staged, &job.note.ours.iter().map(OsStr::new).collect(), 0)
         .and_then(|()| File::create(staged.join("run.json")))
-        .and_then(|mut file| file.write_all(run_json(&job.note, &job.ended, &job.host).as_bytes()));
+        .and_then(|mut file| file.write_all(run_json(&job.note, &job.ended, &job.here, diff).as_bytes()));
     if let Err(e) = copied {
         let _ = room::remove(&staged);
         return Err(problem(e));
@@ -226,6 +251,26 @@ fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
     file.sync_data()?;
     fs::rename(&beside, &path)?;
     Ok(true)
+}
+
+/// The difference to the commit, once for all configurations; its name as seen from a run's folder. Nothing if this host does not have it.
+fn put_diff(parent: &Path, note: &Note, trees: &Path) -> io::Result<Option<String>> {
+    let Some(origin) = &note.origin else { return Ok(None) };
+    let (Some(name), Some(digest), Some(runs)) = (origin.diff_name(), &origin.diff, parent.parent()) else {
+        return Ok(None);
+    };
+    let from = trees.join(digest).join(DIFF_FILE);
+    let path = runs.join(&name);
+    if !path.exists() {
+        if !trees::is_here(trees, digest) || !from.is_file() {
+            return Ok(None);
+        }
+        let beside = runs.join(format!(".{name}.{}.part", std::process::id()));
+        fs::write(&beside, fs::read(&from)?)?;
+        File::open(&beside)?.sync_data()?;
+        fs::rename(&beside, &path)?;
+    }
+    Ok(Some(format!("../../{name}")))
 }
 
 /// Files, folders and links, without those on top that are ours. Nobody writes to them any more, so a second name does for a copy.
@@ -259,6 +304,7 @@ fn copy(from: &Path, to: &Path, ours: &HashSet<&OsStr>, depth: usize) -> io::Res
 mod tests {
     use super::super::tests::{ended, start};
     use super::*;
+    use shoal_core::queue::work::Origin;
 
     fn job(base: &Path, stamp: &str) -> Job {
         let room = base.join("room");
@@ -274,7 +320,8 @@ mod tests {
         start.beside = vec![("param2val.yaml".into(), "lr: 1\n".into())];
         let note = Note::of(&start, vec!["src".into(), "params.json".into()], None);
         let to = base.join("results/mlp/runs/param_003").join(stamp);
-        Job { name: "mlp_3.0_1".into(), ended: ended(&start.attempt), note, room, to, host: "h".into() }
+        let here = Here { host: "h".into(), trees: base.join("trees"), ..Here::default() };
+        Job { name: "mlp_3.0_1".into(), ended: ended(&start.attempt), note, room, to, here }
     }
 
     #[test]
@@ -342,5 +389,49 @@ mod tests {
         }
         assert!(matches!(problem_of(&job, &io::Error::from_raw_os_error(libc::ENOSPC)), Problem::Later(_)));
         assert!(matches!(problem_of(&job, &io::Error::from_raw_os_error(libc::ENOTDIR)), Problem::Never(_)));
+    }
+
+    #[test]
+    fn what_is_needed_to_do_it_again_is_told() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join("results")).unwrap();
+        let digest = "ab".repeat(32);
+        let tree = base.path().join("trees").join(&digest);
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join(DIFF_FILE), "-one\n+two\n").unwrap();
+        let origin = Origin {
+            commit: "c0".into(),
+            dirty: Some(true),
+            diff: Some(digest),
+            folder: "/home/ann/mlp".into(),
+            host: "desk".into(),
+        };
+        let told = |stamp: &str, origin: Origin| -> serde_json::Value {
+            let mut job = job(base.path(), stamp);
+            job.note.origin = Some(origin);
+            job.note.devices = vec![Held { uuid: "GPU-1".into(), milli: 500 }];
+            let gpu = |uuid: &str, model: &str| Gpu {
+                uuid: uuid.into(),
+                pci: String::new(),
+                model: model.into(),
+                memory_bytes: 0,
+                foreign_bytes: 0,
+                foreign_processes: 0,
+            };
+            job.here.gpus = vec![gpu("GPU-0", "other"), gpu("GPU-1", "GTX 1080")];
+            assert!(all(std::slice::from_ref(&job))[0].is_ok());
+            serde_json::from_slice(&fs::read(job.to.join("run.json")).unwrap()).unwrap()
+        };
+        let (one, two) = (told("t_num0", origin.clone()), told("t_num1", origin.clone()));
+        assert_eq!((&one["source"]["commit"], &one["source"]["dirty"]), (&"c0".into(), &true.into()));
+        assert_eq!(one["devices"][0]["model"], "GTX 1080");
+        assert_eq!(one["source"]["diff"], two["source"]["diff"]);
+        let folder = base.path().join("results/mlp/runs/param_003/t_num1");
+        let diff = folder.join(two["source"]["diff"].as_str().unwrap());
+        assert_eq!(fs::read_to_string(diff).unwrap(), "-one\n+two\n");
+        assert_eq!(fs::read_dir(base.path().join("results/mlp/runs")).unwrap().count(), 2, "once for all");
+        // A difference that did not come is not named.
+        let other = told("t_num2", Origin { diff: Some("cd".repeat(32)), ..origin });
+        assert_eq!(other["source"]["diff"], serde_json::Value::Null);
     }
 }

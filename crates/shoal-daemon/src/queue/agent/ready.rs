@@ -1,6 +1,7 @@
 //! What exactly does the keeper execute for a `Start`: program, words, environment, folder? Or why can it not be?
 
 use super::note::{Note, name};
+use super::packages::{self, Question};
 use super::room::{self, Cannot, Entries};
 use crate::keeper::command::{Env, enter_virtualenv, expand, home};
 use crate::keeper::lookup;
@@ -103,6 +104,7 @@ impl Maker {
         if let Some((params, _)) = start.files.iter().find(|(name, _)| name == "params.json") {
             env.push(("SHOAL_PARAMS".into(), format!("{text}/{params}")));
         }
+        let packages = self.packages(start, &argv, environment, &cwd);
         let (program, argv, prepared) =
             match prepare::script(&Prepare { setup: start.setup.clone(), ..Prepare::default() }) {
                 None => (self.find(&first, &env, environment, &cwd)?, argv, None),
@@ -114,7 +116,8 @@ impl Maker {
                     (shell.into(), words.into_iter().chain(argv).collect(), Some(prepared))
                 }
             };
-        let note = serde_json::to_string(&Note::of(start, ours, requirements)).map_err(|e| e.to_string())?;
+        let note = Note { packages, ..Note::of(start, ours, requirements) };
+        let note = serde_json::to_string(&note).map_err(|e| e.to_string())?;
         Ok(Run {
             name: name.into(),
             note,
@@ -130,6 +133,49 @@ impl Maker {
             prepared,
             refused: None,
         })
+    }
+
+    /// Has its Python asked what it has, if it is one and was not asked of late; by which name the answer will be found.
+    fn packages(&mut self, start: &Start, argv: &[String], environment: u32, cwd: &Path) -> Option<String> {
+        let (venv, shared) = self.environments.get(environment as usize)?;
+        let is_there = |path: &str| lookup::find(path, OsStr::new(""), cwd).is_ok();
+        let word = packages::interpreter(argv, venv.is_some(), is_there)?;
+        // Variables that say which run it is make no other environment.
+        let own = || start.env.iter().filter(|(name, _)| !name.starts_with("SHOAL_"));
+        let said = |name: &str| own().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
+        let place = if word.contains('/') { cwd.join(&word) } else { PathBuf::from(&word) };
+        let root = venv.as_deref().unwrap_or(Path::new("")).to_string_lossy();
+        let key = packages::key(&[
+            &start.setup.join("\n"),
+            &root,
+            &place.to_string_lossy(),
+            said("PATH"),
+            said("PYTHONPATH"),
+            said("LD_LIBRARY_PATH"),
+        ]);
+        let file = packages::file(&self.folder.packages(), &key);
+        if !packages::is_due(&file) {
+            return Some(key);
+        }
+        let mut env = shared.clone();
+        env.extend(own().map(|(name, value)| (name.into(), value.into())));
+        let ask = [place.to_string_lossy().into_owned(), "-c".into(), packages::SCRIPT.into()];
+        let (program, argv) = match prepare::script(&Prepare { setup: start.setup.clone(), ..Prepare::default() }) {
+            None => match self.find(&ask[0], &start.env, environment, cwd) {
+                Ok(program) => (program, ask[1..].to_vec()),
+                // The run itself will say so.
+                Err(_) => (PathBuf::from("/nowhere"), Vec::new()),
+            },
+            Some(Script { lines, .. }) => {
+                env.insert(prepare::VARIABLE.into(), lines.into());
+                let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+                let quiet =
+                    format!("exec {}>/dev/null\n{}", prepare::PROGRESS_FD, Script::wrapper(prepare::EXEC_WORDS));
+                (shell.into(), ["-c".into(), quiet, shell.into()].into_iter().chain(ask).collect())
+            }
+        };
+        packages::ask(Question { file, program, argv, env });
+        Some(key)
     }
 
     /// The place of the environment with this virtualenv among those that are sent along.

@@ -2,10 +2,10 @@
 
 use super::note::Note;
 use super::outbox::Outbox;
-use super::publish::run_json;
+use super::publish::{Here, run_json};
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::FromHost;
-use shoal_core::queue::work::Ended;
+use shoal_core::queue::work::{Ended, Origin};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -49,7 +49,7 @@ impl Write for Pieces<'_> {
 }
 
 /// Sends all that is in its folder and not ours, and `run.json`. Whether it arrived is heard later.
-pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, host: &str) -> io::Result<()> {
+pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, here: &Here) -> io::Result<()> {
     let pieces = Pieces { outbox, attempt: &note.attempt, at: 0, held: Vec::with_capacity(PIECE) };
     let mut tar = tar::Builder::new(pieces);
     tar.follow_symlinks(false);
@@ -66,7 +66,9 @@ pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, host:
             tar.append_path_with_name(entry.path(), &name)?;
         }
     }
-    let text = run_json(note, ended, host);
+    // The daemon has the difference itself, and puts it there.
+    let diff = note.origin.as_ref().and_then(Origin::diff_name).map(|name| format!("../../{name}"));
+    let text = run_json(note, ended, here, diff);
     let mut header = tar::Header::new_gnu();
     header.set_size(text.len() as u64);
     header.set_mode(0o644);

@@ -3,6 +3,7 @@
 use super::live::{self, Attempts};
 use super::logs::Readers;
 use super::look::{self, Looked};
+use super::net::Net;
 use super::note::{Note, name};
 use super::outbox::Outbox;
 use super::pool::Pool;
@@ -114,11 +115,12 @@ pub(super) struct Session {
     pub rubbish: Vec<PathBuf>,
     pub trashed: u64,
     pub disk_again_at: Option<Instant>,
-    facts: Option<Box<HostFacts>>,
+    pub facts: Option<Box<HostFacts>>,
     told_facts: Option<Box<HostFacts>>,
     leaving: Option<Leaving>,
     end: Option<End>,
     told_to_end: Asked,
+    net: Arc<Net>,
 }
 
 impl Session {
@@ -197,6 +199,7 @@ impl Session {
             leaving: None,
             end: None,
             told_to_end: host.asked.clone(),
+            net: host.net.clone(),
         };
         session.dial_keeper()?;
         session.watch().map_err(failed)?;
@@ -207,10 +210,11 @@ impl Session {
     fn watch(&self) -> std::io::Result<()> {
         let (events, outbox, shelf) = (self.events.clone(), self.outbox.clone(), self.shelf.clone());
         let (disk, keeper) = (self.folder.root().to_path_buf(), self.keeper_pid.clone());
+        let net = self.net.clone();
         let look = move || {
             let mut gpus = gpus::Gpus::find();
             while !outbox.is_closed() {
-                let facts = facts::gather(&disk, &mut gpus, keeper.load(Ordering::Relaxed));
+                let facts = facts::gather(&disk, &mut gpus, keeper.load(Ordering::Relaxed), &net);
                 note_gpu_memory(&gpus, &shelf);
                 if events.send(Event::Facts(Box::new(facts))).is_err() {
                     return;

@@ -109,24 +109,28 @@ impl Session {
 
     fn needs(&mut self, start: &Start) -> Needs {
         let mut waits = false;
-        for tree in &start.trees {
-            if trees::is_here(&self.folder.trees(), &tree.digest) {
+        // The difference to its commit, for those who want to know; it runs without as well.
+        let diff = start.origin.iter().filter_map(|origin| origin.diff.as_deref()).map(|digest| (digest, false));
+        for (digest, needed) in start.trees.iter().map(|tree| (tree.digest.as_str(), true)).chain(diff) {
+            if trees::is_here(&self.folder.trees(), digest) {
                 continue;
             }
-            match self.asked.get(&tree.digest) {
+            match self.asked.get(digest) {
+                Some(tries) if *tries > TREE_TRIES && !needed => continue,
                 Some(tries) if *tries > TREE_TRIES => {
                     return Needs::Never(
-                        format!("its files could not be had: the tree {} came broken {TREE_TRIES} times", tree.digest),
+                        format!("its files could not be had: the tree {digest} came broken {TREE_TRIES} times"),
                         None,
                     );
                 }
                 Some(_) => {}
-                None if !trees::is_digest(&tree.digest) => {
-                    return Needs::Never(format!("`{}` is no digest of a tree", tree.digest), None);
+                None if !trees::is_digest(digest) && !needed => continue,
+                None if !trees::is_digest(digest) => {
+                    return Needs::Never(format!("`{digest}` is no digest of a tree"), None);
                 }
                 None => {
-                    self.asked.insert(tree.digest.clone(), 1);
-                    self.outbox.say(&FromHost::NeedTree { digest: tree.digest.clone() });
+                    self.asked.insert(digest.into(), 1);
+                    self.outbox.say(&FromHost::NeedTree { digest: digest.into() });
                 }
             }
             waits = true;

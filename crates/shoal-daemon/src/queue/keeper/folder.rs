@@ -97,6 +97,10 @@ impl Folder {
         self.0.join("envs")
     }
 
+    pub fn packages(&self) -> PathBuf {
+        self.0.join("packages")
+    }
+
     /// What is to be removed.
     pub fn trash(&self) -> PathBuf {
         self.0.join("trash")

@@ -5,7 +5,7 @@ use crate::queue::door::Caller;
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::FromHost;
 use shoal_core::queue::request::{Answer, Request, SweepRow};
-use shoal_core::queue::work::Ended;
+use shoal_core::queue::work::{Ended, Origin};
 use shoal_core::queue::{Attempt, RunId};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -88,4 +88,6 @@ pub struct PublishTo {
     pub name: String,
     /// Files beside it, which belong to all runs of the configuration.
     pub beside: Vec<(String, String)>,
+    /// Whose difference to a commit lies beside all of them.
+    pub origin: Option<Origin>,
 }

@@ -54,5 +54,7 @@ pub fn this_machine() -> HostPolicy {
         // It is never away by itself: where the daemon is, it is.
         lost_after_seconds: 7 * 24 * 3600,
         reach: Some(Reached::Here),
+        address: None,
+        jumped: false,
     }
 }

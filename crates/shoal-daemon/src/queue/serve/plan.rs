@@ -42,7 +42,12 @@ impl Daemon {
         let results = self.shared.store.results();
         // Of the moment of the assignment: told twice, it is the same (PLAN-1).
         let (after, root, at) = (live.after.clone(), results.to_string_lossy(), live.assigned);
-        render::start(sweep, &live.attempt, &live.places, rank, after, local, &root, at)
+        let mut start = render::start(sweep, &live.attempt, &live.places, rank, after, local, &root, at)?;
+        // A difference that is not here any more, or never was, keeps no run from starting.
+        if let Some(origin) = &mut start.origin {
+            origin.diff = origin.diff.take().filter(|digest| self.shared.trees.has(digest));
+        }
+        Ok(start)
     }
 
     /// Tells the host of one rank what to run. One that cannot be put into words has not started.
@@ -112,7 +117,7 @@ impl Daemon {
         let rank = live.places.iter().position(|seat| seat.host == host)? as u32;
         let start = self.render(&live, rank).ok()?;
         match start.publish {
-            Publish::Send(name) => Some(PublishTo { name, beside: start.beside }),
+            Publish::Send(name) => Some(PublishTo { name, beside: start.beside, origin: start.origin }),
             Publish::Folder(_) => None,
         }
     }

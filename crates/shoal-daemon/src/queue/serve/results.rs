@@ -5,8 +5,10 @@ use super::line::Outbox;
 use super::message::{Message, PublishTo};
 use super::shared::Shared;
 use crate::queue::places::sync_folder;
+use crate::queue::trees::Trees;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::ToHost;
+use shoal_core::queue::work::DIFF_FILE;
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,6 +23,8 @@ use std::time::Duration;
 const MOST_AT_ONCE: usize = 256;
 /// Results put in place together: one sync for all of them.
 const BATCH: usize = 64;
+/// A larger difference to a commit was never sent.
+const MOST_DIFF: u64 = 32 << 20;
 /// Until the loop has answered where something belongs.
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -123,7 +127,7 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
             return;
         }
         let outcome = match answer.recv_timeout(ANSWER) {
-            Ok(Some(to)) => stage(&shared.store.results(), &to, &job.tar.path).map_err(Failure::Io),
+            Ok(Some(to)) => stage(&shared.store.results(), &to, &job.tar.path, &shared.trees).map_err(Failure::Io),
             Ok(None) => Err(Failure::Unwanted),
             Err(_) => return,
         };
@@ -180,7 +184,7 @@ fn below(root: &Path, name: &str) -> io::Result<PathBuf> {
     if plain && name.components().count() > 1 { Ok(root.join(name)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-fn stage(root: &Path, to: &PublishTo, tar: &Path) -> io::Result<Stage> {
+fn stage(root: &Path, to: &PublishTo, tar: &Path, trees: &Trees) -> io::Result<Stage> {
     let place = below(root, &to.name)?;
     if place.exists() {
         // Renamed before, and the word of it did not arrive. The name holds the moment of the assignment, so it is this one's.
@@ -207,6 +211,7 @@ fn stage(root: &Path, to: &PublishTo, tar: &Path) -> io::Result<Stage> {
             Err(e) => return Err(e),
         }
     }
+    put_diff(parent, to, trees)?;
     let staged = parent.join(format!(".{}.part", name.to_string_lossy()));
     if staged.exists() {
         fs::remove_dir_all(&staged)?;
@@ -216,6 +221,22 @@ fn stage(root: &Path, to: &PublishTo, tar: &Path) -> io::Result<Stage> {
         let _ = fs::remove_dir_all(&staged);
     })?;
     Ok(Stage::Staged { from: staged, to: place })
+}
+
+/// Once for all configurations.
+fn put_diff(parent: &Path, to: &PublishTo, trees: &Trees) -> io::Result<()> {
+    let Some(origin) = &to.origin else { return Ok(()) };
+    let (Some(name), Some(digest), Some(runs)) = (origin.diff_name(), &origin.diff, parent.parent()) else {
+        return Ok(());
+    };
+    let path = runs.join(name);
+    if path.exists() || !trees.has(digest) {
+        return Ok(());
+    }
+    match trees.file(digest, DIFF_FILE, MOST_DIFF)? {
+        Some(content) => crate::queue::places::write_durable(&path, &content, 0o600),
+        None => Ok(()),
+    }
 }
 
 /// Files, folders and links, and nothing that leads out of the folder.
@@ -247,6 +268,7 @@ fn show(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::places::Store;
 
     fn tar(folder: &Path, entries: &[(&str, &str)]) -> PathBuf {
         let path = folder.join("r.tar");
@@ -270,19 +292,22 @@ mod tests {
         let results = folder.path().join("results");
         fs::create_dir(&results).unwrap();
         let name = "mlp/runs/param_003/2026-01-01-00:00:00_num0".to_string();
-        let to = PublishTo { name: name.clone(), beside: vec![("param2val.yaml".into(), "lr: 1\n".into())] };
+        let to =
+            PublishTo { name: name.clone(), beside: vec![("param2val.yaml".into(), "lr: 1\n".into())], origin: None };
+        let store = Store::at(folder.path());
+        let trees = Trees::of(&store);
         let tar = tar(folder.path(), &[("a/loss.csv", "1,2"), ("../../../evil", "x")]);
-        let Ok(Stage::Staged { from, to: place }) = stage(&results, &to, &tar) else { panic!() };
+        let Ok(Stage::Staged { from, to: place }) = stage(&results, &to, &tar, &trees) else { panic!() };
         assert!(!place.exists());
         sync_all(&results).unwrap();
         show(&from, &place).unwrap();
         assert_eq!(fs::read_to_string(place.join("a/loss.csv")).unwrap(), "1,2");
         assert_eq!(fs::read_to_string(place.parent().unwrap().join("param2val.yaml")).unwrap(), "lr: 1\n");
         assert!(!folder.path().join("evil").exists() && !results.join("evil").exists());
-        assert!(matches!(stage(&results, &to, &tar), Ok(Stage::There)));
+        assert!(matches!(stage(&results, &to, &tar, &trees), Ok(Stage::There)));
         let beside = vec![("param2val.yaml".into(), "lr: 2\n".into())];
-        let other = PublishTo { name: name.replace("num0", "num1"), beside };
-        assert!(stage(&results, &other, &tar).is_err_and(|e| e.to_string().contains("another configuration")));
+        let other = PublishTo { name: name.replace("num0", "num1"), beside, origin: None };
+        assert!(stage(&results, &other, &tar, &trees).is_err_and(|e| e.to_string().contains("another configuration")));
         for name in ["../x/y", "/etc/x", "x", "", "a/../../b"] {
             assert!(below(&results, name).is_err(), "{name}");
         }
