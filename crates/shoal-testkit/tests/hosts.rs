@@ -1,6 +1,6 @@
 //! Test hosts are separate machines to whoever reaches them, and nothing of them stays.
 
-use shoal_testkit::{SharedDrive, Hosts, HostsSpec, wait};
+use shoal_testkit::{Hosts, HostsSpec, SharedDrive, wait};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -7,7 +7,7 @@
 mod support;
 
 use serde_json::Value;
-use shoal_testkit::{SharedDrive, Host, Hosts, HostsSpec};
+use shoal_testkit::{Host, Hosts, HostsSpec, SharedDrive};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};

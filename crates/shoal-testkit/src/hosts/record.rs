@@ -6,7 +6,7 @@
 use super::error::{Error, IoContext, Result};
 use super::process::Process;
 use super::tools;
-use super::{SharedDrive, HostsSpec};
+use super::{HostsSpec, SharedDrive};
 use crate::wait;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};

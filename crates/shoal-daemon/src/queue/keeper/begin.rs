@@ -36,7 +36,10 @@ impl Keeper {
             Ok(log) => log,
             Err(e) => {
                 let live = self.folder.live();
-                self.in_trouble(Cause::Disk, format!("no log can be made in {}: {e}; runs wait for it", live.display()));
+                self.in_trouble(
+                    Cause::Disk,
+                    format!("no log can be made in {}: {e}; runs wait for it", live.display()),
+                );
                 self.retry_at = Some(Instant::now() + RETRY);
                 self.book.unget(name, what);
                 return false;
