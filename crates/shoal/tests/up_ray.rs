@@ -43,9 +43,12 @@ fn ray_confirms_four_nodes_runs_a_job_and_is_gone() {
         eprintln!("alive: {seen}");
         (seen == "4").then_some(())
     });
-    let status = lab.on(0, &format!("{ray} status"));
-    eprintln!("{status}");
-    assert_eq!(status.matches("1 node_").count(), 4, "{status}");
+    // What it prints is some seconds old.
+    support::until(support::LONG, "`ray status` to show four nodes", || {
+        let status = lab.on(0, &format!("{ray} status"));
+        eprintln!("{status}");
+        (status.matches("1 node_").count() == 4).then_some(())
+    });
     let job = format!(
         "{python} -c \"
 import ray, socket

@@ -41,9 +41,10 @@ pub fn steps(wanted: &Wanted, node: &Node) -> Vec<Step> {
 
 /// `ray stop` with options, and nothing that a shell would make more of. With its head gone, a worker of Ray takes half a minute to stop.
 fn only_ends(command: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=. ".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./~ ".contains(c);
     let mut words = command.split_whitespace();
-    command.chars().all(is_plain) && words.next() == Some("ray") && words.next() == Some("stop")
+    let is_ray = |program: &str| program.rsplit('/').next() == Some("ray");
+    command.chars().all(is_plain) && words.next().is_some_and(is_ray) && words.next() == Some("stop")
 }
 
 /// As Ray gives it, and our mark.
