@@ -25,10 +25,10 @@ pub fn of(folder: &Path, virtualenv: Option<&str>) -> (Provenance, Option<Vec<u8
     // Files that git does not know are in no difference; the source tree has them.
     let others = ["ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"];
     let others = commit.as_ref().and_then(|_| git(folder, &others, MOST_DIFF));
-    let dirty = commit.as_ref().and_then(|_| match (&diff, &others) {
+    let dirty = match (&diff, &others) {
         (Some(diff), Some(others)) => Some(!diff.is_empty() || !others.is_empty()),
         _ => None,
-    });
+    };
     let provenance = Provenance {
         folder: folder.display().to_string(),
         host: shoal_sync::host::name(),

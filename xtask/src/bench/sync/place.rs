@@ -9,7 +9,7 @@ use std::process::Command;
 
 pub enum Place {
     Here,
-    Hosts(Hosts),
+    Hosts(Box<Hosts>),
 }
 
 impl Place {
@@ -31,7 +31,7 @@ impl Place {
             let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
             anyhow!("cannot bring test hosts up: {error}{hint}")
         })?;
-        Ok(Self::Hosts(hosts))
+        Ok(Self::Hosts(Box::new(hosts)))
     }
 
     /// Of the host of rank 0.
