@@ -29,9 +29,12 @@ fn everything() -> Vec<Event> {
         owner: None,
         lost_after_seconds: 600,
         reach: None,
+        address: None,
+        jumped: false,
     };
     let seen = |name: &str| Event::HostSeen { at: 11, name: name.into(), facts: Box::new(facts("boot", 4)) };
-    let seat = |host: &str| Seat { host: host.into(), devices: vec![Held { uuid: "GPU-1".into(), milli: 250 }] };
+    let devices = || vec![Held { uuid: "GPU-1".into(), milli: 250 }];
+    let seat = |host: &str| Seat { host: host.into(), devices: devices(), meet: None };
     let assigned = |cell, host: &str, after| Event::Assigned {
         at: 20,
         attempt: attempt("mlp", cell, 1),

@@ -59,7 +59,7 @@ pub struct HostPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The daemon gets there through another host.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub jumped: bool,
 }
 
