@@ -57,6 +57,9 @@ class Trace:
     def start(self, path):
         """Record from now on; what was recorded before is forgotten."""
         engine = _api._current()
+        # A file that cannot be written is found now, and not when the training is over.
+        with open(file_of(path, engine.rank), "a"):
+            pass
         engine.take_timeline()
         self._spans.clear()
         engine.switch_timeline(True)

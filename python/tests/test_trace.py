@@ -88,3 +88,15 @@ def test_the_environment_switches_it_on_and_the_end_of_the_script_writes_it(gang
     for rank in (0, 1):
         track = check(gang.folder / f"t.rank{rank}.json", rank)["w"]
         assert [e["args"]["step"] for e in track if e["name"] == "w"] == [0]
+
+
+def test_a_file_that_cannot_be_written_is_found_at_the_start(gang):
+    script = """
+    shoal.init()
+    try:
+        shoal.trace("nowhere/trace.json")
+    except FileNotFoundError as error:
+        tell(said=str(error), on=shoal.trace.is_on)
+    """
+    for told in gang.run(2, script):
+        assert "nowhere/trace.rank" in told["said"] and not told["on"]

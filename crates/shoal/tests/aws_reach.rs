@@ -9,13 +9,16 @@ use support::{LONG, until};
 
 /// A head and a worker with public addresses, which this machine uses, and private ones, which they use among themselves.
 fn file(sky: &Sky, workers: u32) {
+    sky.write("reach.yaml", &text(workers));
+}
+
+fn text(workers: u32) -> String {
     let node = format!("{{ImageId: {AMI}, InstanceType: t3.micro}}");
-    let text = format!(
+    format!(
         "cluster_name: reach\nmax_workers: {workers}\nprovider: {{type: aws, region: us-west-2, allow_from: [10.0.0.0/8]}}\n\
          auth: {{ssh_user: root}}\nhead_node_type: head\navailable_node_types:\n  head: {{node_config: {node}}}\n  \
          gpu: {{min_workers: {workers}, node_config: {node}}}\nsetup_commands: [echo set up >> ~/ran]\n"
-    );
-    sky.write("reach.yaml", &text);
+    )
 }
 
 #[test]
@@ -34,6 +37,10 @@ fn a_plan_makes_nothing_and_addresses_are_for_whom_they_serve() {
     ] {
         assert!(plan.text.contains(words), "no `{words}` in {}", plan.text);
     }
+    let drive = "type: aws, efs: {create: true, mount: ~/efs},";
+    sky.write("drive.yaml", &text(1).replace("type: aws,", drive));
+    let plan = sky.shoal(&["up", "--plan", "drive.yaml"]).exits(0);
+    assert!(plan.text.contains("mount the file system that will be made at ~/efs"), "{}", plan.text);
     let json = sky.shoal(&["up", "--plan", "--json", "reach.yaml"]).exits(0).json();
     assert_eq!((&json["machines"]["launches"][1]["kind"], &json["version"]), (&"gpu".into(), &1.into()), "{json}");
     assert!(sky.cloud.alive().is_empty() && !sky.folder("reach").exists());

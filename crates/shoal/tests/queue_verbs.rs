@@ -177,11 +177,7 @@ fn people_and_hosts_elsewhere_come_in_with_tokens() {
     let mut command = desk.shoal(&["host", "agent", "--connect", &node.0]);
     command.env("SHOAL_QUEUE_TOKEN", &node.1).env("SHOAL_HOST_DIR", desk.work().join("node9"));
     let mut agent = command.spawn().expect("an agent");
-    until(support::desk::BOUND, "node9", || {
-        let hosts = desk.json(&["hosts", "--json"]);
-        let up = |host: &serde_json::Value| host["name"] == "node9" && host["connected"] == true;
-        hosts["hosts"].as_array().into_iter().flatten().any(up).then_some(())
-    });
+    until(support::desk::BOUND, "node9", || is_there(&desk, "node9").then_some(()));
     desk.says(&["sweep", "--name", "there", "--on", "node9", "--wait", "--", "sh", "-c", "echo there > out.txt"]);
     let rows = desk.json(&["results", "there", "--json"]);
     assert_eq!(rows["rows"][0]["host"], "node9");
@@ -189,10 +185,41 @@ fn people_and_hosts_elsewhere_come_in_with_tokens() {
         read(&std::path::Path::new(rows["rows"][0]["folder"].as_str().expect("a folder")).join("out.txt")),
         "there\n"
     );
+    // The daemon dies and comes back; the run goes on meanwhile and is found again, once.
+    let (go, ledger) = (desk.work().join("go"), desk.work().join("ledger"));
+    let script = format!(
+        "env > env.txt; echo $SHOAL_RUN >> {0}; until [ -e {1} ]; do sleep 0.05; done",
+        ledger.display(),
+        go.display()
+    );
+    desk.says(&["sweep", "--name", "long", "--on", "node9", "--", "sh", "-c", &script]);
+    desk.until("long", "running", |row| row["running"] == 1);
+    until(support::desk::BOUND, "its first line", || ledger.exists().then_some(()));
+    daemon.kill().expect("a daemon");
+    daemon.wait().expect("an end");
+    let mut daemon = desk.shoal(&["serve", "--listen", &listen]).spawn().expect("shoal runs");
+    until(support::desk::BOUND, "node9 to call again", || is_there(&desk, "node9").then_some(()));
+    std::fs::write(&go, "").expect("a file");
+    desk.until("long", "done", |row| row["finished"] == 1);
+    assert_eq!(read(&ledger).lines().count(), 1, "QUEUE-2");
+    let rows = desk.json(&["results", "long", "--json"]);
+    let folder = std::path::PathBuf::from(rows["rows"][0]["folder"].as_str().expect("a folder"));
+    let env = read(&folder.join("env.txt"));
+    assert!(env.contains("SHOAL_RUN=") && !env.contains(&node.1), "SEC-2: a run has its host's token");
+
     desk.says(&["serve", "--stop", "--stop-runs"]);
     assert!(daemon.wait().expect("an end").success());
-    agent.kill().expect("an agent");
-    agent.wait().expect("an end");
+    // It goes on calling, and ends when it is told to.
+    assert!(agent.try_wait().expect("an agent").is_none());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&agent), rustix::process::Signal::TERM)
+        .expect("an agent");
+    assert!(agent.wait().expect("an end").success());
+}
+
+fn is_there(desk: &Desk, name: &str) -> bool {
+    let output = desk.shoal(&["hosts", "--json"]).output().expect("shoal runs");
+    let hosts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    hosts["hosts"].as_array().into_iter().flatten().any(|host| host["name"] == name && host["connected"] == true)
 }
 
 #[test]

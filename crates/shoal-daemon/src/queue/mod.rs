@@ -2,6 +2,7 @@
 //!
 //! | part | question |
 //! |---|---|
+//! | `again` | when a line that ended is tried again |
 //! | `framing` | how messages are cut out of a stream of bytes |
 //! | `keeper` | who owns the runs of a host, whatever becomes of everybody else |
 //! | `agent` | how a host does what the daemon says |
@@ -13,6 +14,7 @@
 //! | `door` | who comes in, and what they may do (SEC-1) |
 //! | `client` | how a program asks the daemon, and starts one |
 
+pub mod again;
 pub mod agent;
 pub mod client;
 pub mod door;

@@ -14,7 +14,7 @@ use crate::signals;
 use serde_json::json;
 use shoal_core::cluster::cloud::preview::{self, Preview};
 use shoal_core::cluster::steps::{Kind, Known, Options, UpPlan, Wanted, plan, render};
-use shoal_core::cluster::{Cluster, Node};
+use shoal_core::cluster::{Cluster, Node, Provider};
 use shoal_core::outcome::STOPPED;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -69,7 +69,7 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     };
     // A plan alone makes no key; that there will be one is known.
     let public = key.as_ref().map(|key| key.public.clone()).or_else(|| known_key(cluster));
-    let efs = provider.efs();
+    let efs = provider.efs().or_else(|| order.plan_only.then(|| mount_to_be(cluster)).flatten());
     let wanted = Wanted {
         cluster,
         nodes: &planned,
@@ -130,6 +130,13 @@ fn stopped(provider: &dyn provider::Provider, order: &Order) -> NotBegun {
 fn known_key(cluster: &Cluster) -> Option<String> {
     let text = || std::fs::read_to_string(lock::folder(&cluster.name)?.join("mesh.pub")).ok();
     cluster.mesh_keys.then(|| text().unwrap_or_else(|| "to be made".into()))
+}
+
+/// A file system that is not made yet has no address, but that it will be mounted is part of the plan.
+fn mount_to_be(cluster: &Cluster) -> Option<String> {
+    let Provider::Aws(aws) = &cluster.provider else { return None };
+    let efs = aws.efs.as_ref()?;
+    Some(format!("mount {} at {}", efs.id.as_deref().unwrap_or("the file system that will be made"), efs.mount))
 }
 
 /// Whoever asks once is told what happens; whoever asks a second time does not want to wait for anything.

@@ -77,6 +77,14 @@ impl Drop for Tools {
     }
 }
 
+fn start_head() -> String {
+    format!("ray start --head --port={PORT} {LIMITS} --include-dashboard=false --disable-usage-stats")
+}
+
+fn start_worker(head: &str) -> String {
+    format!("ray start --address={head}:{PORT} {LIMITS}")
+}
+
 /// Fresh hosts, a fresh home for the client, and the cluster's file.
 pub struct Ground<'t> {
     pub tools: &'t Tools,
@@ -119,14 +127,38 @@ impl<'t> Ground<'t> {
              auth:\n  ssh_user: root\n  ssh_private_key: {}\n\
              file_mounts:\n  /root/code: {}\n\
              setup_commands:\n  - 'true'\n  - 'test -f /root/code/module_7.py'\n\
-             head_start_ray_commands:\n  - ray stop\n  - ray start --head --port={PORT} --autoscaling-config=~/ray_bootstrap_config.yaml {LIMITS} --include-dashboard=false --disable-usage-stats\n\
-             worker_start_ray_commands:\n  - ray stop\n  - ray start --address=$RAY_HEAD_IP:{PORT} {LIMITS}\n",
+             head_start_ray_commands:\n  - ray stop\n  - {} --autoscaling-config=~/ray_bootstrap_config.yaml\n\
+             worker_start_ray_commands:\n  - ray stop\n  - {}\n",
             self.cluster,
             address(0),
             workers.join(", "),
             self.hosts.key().display(),
             self.tools.folder.join("code").display(),
+            start_head(),
+            start_worker("$RAY_HEAD_IP"),
         )
+    }
+
+    /// What the start commands take by themselves, without a launcher: the head's, then all workers' at once. No launcher can be faster.
+    pub fn commands_alone(&self) -> Result<f64> {
+        let began = Instant::now();
+        let on = |i: usize, start: String| {
+            let mut command = self.hosts.host(i).command("bash");
+            command.args(["--login", "-c", &format!("ray stop && {start}")]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        };
+        let head = self.hosts.host(0).address.to_string();
+        let well = |child: std::io::Result<std::process::Child>| {
+            let ended = child.and_then(|mut child| child.wait()).context("a start command")?;
+            anyhow::ensure!(ended.success(), "a start command by itself ended with {ended}");
+            Ok(())
+        };
+        well(on(0, start_head()))?;
+        let workers: Vec<_> = (1..self.hosts.len()).map(|i| on(i, start_worker(&head))).collect();
+        workers.into_iter().try_for_each(well)?;
+        let took = began.elapsed().as_secs_f64();
+        self.everywhere(&format!("PATH={}/bin:$PATH ray stop", self.tools.ray.display()))?;
+        Ok(took)
     }
 
     /// `shoal ARGS` or `ray ARGS`: Ray's words are ours.

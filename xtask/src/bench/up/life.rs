@@ -2,7 +2,7 @@
 
 use super::census::{Census, status_shows};
 use super::ground::{Ground, Tools, Who};
-use super::table::{Time, stats};
+use super::table::{FLOOR, Time, stats};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,9 @@ pub fn live(tools: &Tools, who: Who, count: usize, round: usize, tell: &mut dyn 
     add("repeat", &nodes, until_ray_runs(&ground)?);
     std::thread::sleep(SETTLE);
     add("down", &nodes, ground.timed(&["down", "cluster.yaml", "-y"])?);
+    if who == Who::Ours {
+        add(FLOOR, &nodes, ground.commands_alone()?);
+    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! How does a host do what the daemon says?
 //!
 //! One agent per host and store. It holds nothing that is not on disk: killed at any moment, the next one hears from the keeper what
-//! lives and what is over, and goes on. When the line ends it leaves; runs are the keeper's.
+//! lives and what is over, and goes on. When the line ends it leaves, or calls again where nobody starts it; runs are the keeper's.
 //!
 //! | file | question |
 //! |---|---|
+//! | `call` | how an agent that nobody starts gets its line |
 //! | `session` | the loop: what comes from line, keeper and helpers, and what follows |
 //! | `starts`, `ready`, `room` | how a `Start` becomes something the keeper can execute |
 //! | `trees`, `envs` | files and environments that runs share |
@@ -17,6 +18,7 @@
 //! | `note` | what comes back with a run |
 //! | `link`, `outbox`, `lock`, `pool` | the way to the keeper, the way to the daemon, one agent a store, helpers |
 
+pub mod call;
 mod ends;
 mod envs;
 mod facts;
@@ -127,9 +129,12 @@ impl Asked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listen(&self) -> std::io::Result<()> {
-        let mine = self.clone();
-        signals::listen(move |signal| {
+    /// Must be called before the first thread is started.
+    fn listening() -> Result<Asked, String> {
+        signals::block();
+        let asked = Asked::default();
+        let mine = asked.clone();
+        let heard = signals::listen(move |signal| {
             if signal != libc::SIGCHLD {
                 let mut held = mine.held();
                 held.0 = true;
@@ -138,24 +143,28 @@ impl Asked {
                 }
             }
             true
-        })
+        });
+        heard.map_err(|e| format!("no thread could be started: {e}"))?;
+        Ok(asked)
+    }
+
+    /// Somebody asked this process to end: no more lines.
+    fn to_end(&self) -> bool {
+        self.held().0
     }
 }
 
 impl Host {
     /// Whoever was the agent before is asked to leave. Must be called before the first thread is started.
     pub fn open(args: Args) -> Result<Host, String> {
-        signals::block();
-        let folder = Folder::open(&args.store)?;
-        let lock = lock::take(&folder.agent_lock())?;
-        let asked = Asked::default();
-        asked.listen().map_err(|e| format!("no thread could be started: {e}"))?;
-        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, _lock: lock })
+        let asked = Asked::listening()?;
+        Host::open_with(args, asked)
     }
 
-    /// Somebody asked this process to end: no more lines.
-    pub fn is_asked_to_end(&self) -> bool {
-        self.asked.held().0
+    fn open_with(args: Args, asked: Asked) -> Result<Host, String> {
+        let folder = Folder::open(&args.store)?;
+        let lock = lock::take(&folder.agent_lock())?;
+        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, _lock: lock })
     }
 }
 
@@ -184,20 +193,39 @@ pub fn serve(
     mut from: impl Read + Send + 'static,
     to: impl Write + Send + 'static,
 ) -> Result<End, String> {
-    let hello = framing::read_message(&mut from).map_err(|e| format!("the daemon's hello: {e}"))?;
-    let name = match hello {
-        None => return Ok(End::Line("the daemon closed the line before it said anything".into())),
+    match hello(&mut from)? {
+        None => Ok(End::Line("the daemon closed the line before it said anything".into())),
+        Some(hello) => serve_as(host, hello, from, to),
+    }
+}
+
+/// Which store, and what it calls this host.
+struct Hello {
+    store: String,
+    name: String,
+}
+
+/// The daemon's first word; nothing if it closed the line instead.
+fn hello(from: &mut impl Read) -> Result<Option<Hello>, String> {
+    match framing::read_message(from).map_err(|e| format!("the daemon's hello: {e}"))? {
+        None => Ok(None),
         Some((ToHost::Hello { version, .. }, _)) if version != LINE_VERSION => {
-            return Err(format!(
-                "the daemon speaks version {version}, this agent {LINE_VERSION}; use one version of shoal"
-            ));
+            Err(format!("the daemon speaks version {version}, this agent {LINE_VERSION}; use one version of shoal"))
         }
-        Some((ToHost::Hello { store, host: name, .. }, _)) if store == host.store => name,
-        Some((ToHost::Hello { store, .. }, _)) => {
-            return Err(format!("the daemon's store is {store}, this agent was started for {}", host.store));
-        }
-        Some(_) => return Err("the daemon's first word was not hello".into()),
-    };
+        Some((ToHost::Hello { store, host, .. }, _)) => Ok(Some(Hello { store, name: host })),
+        Some(_) => Err("the daemon's first word was not hello".into()),
+    }
+}
+
+fn serve_as(
+    host: &Host,
+    Hello { store, name }: Hello,
+    from: impl Read + Send + 'static,
+    to: impl Write + Send + 'static,
+) -> Result<End, String> {
+    if store != host.store {
+        return Err(format!("the daemon's store is {store}, this agent was started for {}", host.store));
+    }
     let (events, inbox) = sync_channel(EVENTS);
     host.asked.held().1 = Some(events.clone());
     hear(from, events.clone())?;

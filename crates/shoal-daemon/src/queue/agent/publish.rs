@@ -85,7 +85,9 @@ fn busy() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 pub fn all(jobs: &[Job]) -> Vec<Result<(), Problem>> {
     let mine: Vec<bool> = jobs.iter().map(|job| busy().insert(job.to.clone())).collect();
     let done = put(jobs, &mine);
-    jobs.iter().zip(mine).filter(|(_, mine)| *mine).for_each(|(job, _)| drop(busy().remove(&job.to)));
+    jobs.iter().zip(mine).filter(|(_, mine)| *mine).for_each(|(job, _)| {
+        busy().remove(&job.to);
+    });
     done
 }
 

@@ -36,6 +36,8 @@ impl Maker {
         login.entry("PYTHONUNBUFFERED".into()).or_insert("1".into());
         login.entry("PATH".into()).or_insert("/usr/local/bin:/usr/bin:/bin".into());
         login.remove(OsStr::new(launch_mark()));
+        // What lets an agent in is none of a run's business (SEC-2).
+        login.remove(OsStr::new("SHOAL_QUEUE_TOKEN"));
         let home = home(&login);
         Maker {
             folder,

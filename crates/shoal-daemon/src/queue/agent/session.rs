@@ -110,6 +110,7 @@ pub(super) struct Session {
     /// Runs that an earlier agent handed over, and what they need of what is shared.
     pub adopted: HashMap<String, Vec<String>>,
     pub store: Storeroom,
+    pub acknowledged: Lately,
     /// Folders of runs whose ends are acknowledged.
     pub rubbish: Vec<PathBuf>,
     pub trashed: u64,
@@ -118,7 +119,7 @@ pub(super) struct Session {
     told_facts: Option<Box<HostFacts>>,
     leaving: Option<Leaving>,
     end: Option<End>,
-    asked_to_end: Asked,
+    told_to_end: Asked,
 }
 
 impl Session {
@@ -189,6 +190,7 @@ impl Session {
             troubles: HashMap::new(),
             adopted: HashMap::new(),
             store: Storeroom::default(),
+            acknowledged: Lately::default(),
             rubbish: Vec::new(),
             trashed: 0,
             disk_again_at: None,
@@ -196,7 +198,7 @@ impl Session {
             told_facts: None,
             leaving: None,
             end: None,
-            asked_to_end: host.asked.clone(),
+            told_to_end: host.asked.clone(),
         };
         session.dial_keeper()?;
         session.watch().map_err(failed)?;
@@ -269,7 +271,7 @@ impl Session {
                 return Ok(end);
             }
             // A signal may have found the list full.
-            if self.asked_to_end.held().0 {
+            if self.told_to_end.to_end() {
                 self.end = Some(End::Left);
             }
             if self.outbox.is_closed() {
@@ -473,6 +475,33 @@ impl Session {
         {
             self.outbox.say(&FromHost::Trouble { attempt, what, over: true });
         }
+    }
+}
+
+/// Names that came lately: so many at least, twice as many at most.
+#[derive(Default)]
+pub(super) struct Lately {
+    new: HashSet<String>,
+    old: HashSet<String>,
+}
+
+const LATELY: usize = 4096;
+
+impl Lately {
+    pub fn insert(&mut self, name: String) {
+        if self.new.len() >= LATELY {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(name);
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.new.contains(name) || self.old.contains(name)
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.new.remove(name);
+        self.old.remove(name);
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `outbox` | what is to be told to a host, and what if it does not listen |
 //! | `talk` | one line from its first word to its end |
-//! | `dial` | when is a host tried again |
+//! | `dial` | how does a host that we reach get its line, and the next one |
 //! | `watch` | which lines are silent |
 //! | `trees` | how packed trees get to a host |
 
