@@ -132,8 +132,10 @@ fn check_results(daemon: &Daemon, root: &Path, sweep: &str, cells: u32) {
     assert_eq!(found, cells, "each once");
 }
 
-/// Its name, and so much that a drive can be full in the midst of it.
-const WRITE: &str = "sleep 0.0$((SHOAL_CELL % 5)); (echo $SHOAL_RUN; head -c 20000 /dev/zero) > out.txt";
+/// Its name, and so much that a drive can be full in the midst of it. What a program does when its own writing fails is its own affair: this one
+/// tries again.
+const WRITE: &str = "sleep 0.0$((SHOAL_CELL % 5)); \
+    until (echo $SHOAL_RUN && head -c 20000 /dev/zero) > out.txt; do sleep 0.05; done";
 
 fn with_results(name: &str, cells: u32, script: &str, root: &Path) -> Sweep {
     let mut sweep = sh(name, cells, script);

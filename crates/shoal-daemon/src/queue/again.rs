@@ -6,12 +6,14 @@ pub const SOONEST: Duration = Duration::from_millis(200);
 pub const LATEST: Duration = Duration::from_secs(30);
 /// A line that lived this long was a good one.
 const GOOD: Duration = Duration::from_secs(2);
+/// After one that did not: what runs there is to be found again within two seconds, even if its agent is killed time and again.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// One that says hello and is gone again is not tried as often as it could be, nor as rarely as one that does not answer.
 pub fn after(wait: Duration, was_up: bool, lived: Duration) -> Duration {
     match was_up {
         true if lived >= GOOD => SOONEST,
-        true => (wait * 2).min(GOOD),
+        true => (wait * 2).min(SHORT),
         false => (wait * 2).min(LATEST),
     }
 }
@@ -28,7 +30,7 @@ mod tests {
         for _ in 0..20 {
             wait = after(wait, true, Duration::ZERO);
         }
-        assert_eq!(wait, GOOD);
+        assert_eq!(wait, SHORT);
         for _ in 0..20 {
             wait = after(wait, false, long);
         }

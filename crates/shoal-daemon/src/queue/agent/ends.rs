@@ -82,6 +82,10 @@ impl Session {
         if !self.greeted {
             self.heard_of.insert(over.name.clone());
         }
+        if self.acknowledged.contains(&over.name) {
+            // Its keeper was killed before it had written down that nobody needs it any more.
+            return self.forget.push(over.name);
+        }
         match self.runs.get(&over.name) {
             None | Some(Known::Pending(_) | Known::Handed(_)) => {}
             Some(Known::Told(ended)) => return self.ends.push((**ended).clone()),
@@ -391,6 +395,7 @@ impl Session {
         self.shelf.remove(name);
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.forget.push(name.into());
+        self.acknowledged.insert(name.into());
     }
 
     pub fn stop(&mut self, name: &str, checkpoint_first: bool, grace_ms: u64) {

@@ -111,6 +111,7 @@ pub(super) struct Session {
     /// Runs that an earlier agent handed over, and what they need of what is shared.
     pub adopted: HashMap<String, Vec<String>>,
     pub store: Storeroom,
+    pub acknowledged: Lately,
     /// Folders of runs whose ends are acknowledged.
     pub rubbish: Vec<PathBuf>,
     pub trashed: u64,
@@ -191,6 +192,7 @@ impl Session {
             troubles: HashMap::new(),
             adopted: HashMap::new(),
             store: Storeroom::default(),
+            acknowledged: Lately::default(),
             rubbish: Vec::new(),
             trashed: 0,
             disk_again_at: None,
@@ -477,6 +479,33 @@ impl Session {
         {
             self.outbox.say(&FromHost::Trouble { attempt, what, over: true });
         }
+    }
+}
+
+/// Names that came lately: so many at least, twice as many at most.
+#[derive(Default)]
+pub(super) struct Lately {
+    new: HashSet<String>,
+    old: HashSet<String>,
+}
+
+const LATELY: usize = 4096;
+
+impl Lately {
+    pub fn insert(&mut self, name: String) {
+        if self.new.len() >= LATELY {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(name);
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.new.contains(name) || self.old.contains(name)
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.new.remove(name);
+        self.old.remove(name);
     }
 }
 

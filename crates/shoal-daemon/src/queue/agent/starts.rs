@@ -42,6 +42,8 @@ impl Session {
             Some(_) => return,
             None => {}
         }
+        // A sweep that was forgotten may come again under its name.
+        self.acknowledged.remove(&name);
         if start.rank > 0 {
             self.gangs.entry(start.attempt.clone()).or_default().insert(start.rank);
         }
