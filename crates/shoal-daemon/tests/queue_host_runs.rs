@@ -228,3 +228,21 @@ fn logs_are_read_while_they_grow_and_afterwards() {
     let files: Vec<_> = fs::read_dir(place.store().join("packs")).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(files.len(), 2, "one for all the short ones, one for the long one: {files:?}");
 }
+
+/// What is taken back ends if it waits; what has begun, or is over, goes on as if nothing had been said (QUEUE-2).
+#[test]
+fn only_what_has_not_begun_is_taken_back() {
+    let place = Place::new();
+    let mut line = Line::open(&place);
+    let go = place.base.join("go");
+    let mut next = sh(1, "echo never");
+    next.after = Some(attempt(0, 1));
+    line.start(vec![sh(0, &format!("while [ ! -e {} ]; do sleep 0.01; done", go.display())), next]);
+    line.wait_alive(&attempt(0, 1));
+    for cell in [0, 1] {
+        line.say(&ToHost::TakeBack { attempt: attempt(cell, 1) });
+    }
+    assert_eq!(line.end_of(&attempt(1, 1)).ending, Ending::Stopped);
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Exited(0));
+}

@@ -126,7 +126,9 @@ fn names(sweep: &str, runs: u64) -> impl Iterator<Item = String> {
 fn on_disk(root: &Path, sweep: &str) -> Vec<String> {
     let cells = std::fs::read_dir(root.join(sweep).join("runs")).expect("results").flatten();
     let inside = cells.flat_map(|cell| std::fs::read_dir(cell.path()).expect("a folder").flatten());
-    inside.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name != "param2val.yaml").collect()
+    // Files beside them are not results: whoever is killed while it writes `param2val.yaml` leaves half of it under another name.
+    let folders = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 #[test]

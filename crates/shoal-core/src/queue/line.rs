@@ -32,6 +32,10 @@ pub enum ToHost {
         checkpoint_first: bool,
         grace_seconds: u32,
     },
+    /// Ends it as stopped if it has not begun; else it goes on, as if nothing had been said.
+    TakeBack {
+        attempt: Attempt,
+    },
     /// These endings are in the journal; the host may forget them.
     Ended {
         attempts: Vec<Attempt>,

@@ -28,6 +28,7 @@ mod stops;
 pub(in crate::queue) mod suspect;
 
 pub(in crate::queue) use stops::LINE_STANDS_MS;
+pub use stops::TAKEN_BACK;
 
 use super::Moment;
 use super::event::Action;

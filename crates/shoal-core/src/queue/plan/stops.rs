@@ -9,6 +9,10 @@ use std::collections::BTreeSet;
 /// Whoever is first of a line for longer than this is not short: those behind it are taken back.
 pub(in crate::queue) const LINE_STANDS_MS: u64 = 2_000;
 
+/// Why somebody in line is taken back, and how such a stop is told from all others: its host ends it only if it has not begun. The one before it
+/// may be over while its results still wait for a drive; then whoever follows runs already, and what it did must not be thrown away (QUEUE-2).
+pub const TAKEN_BACK: &str = "the run before it takes longer than expected";
+
 pub(super) fn stops(queue: &Queue, now: Moment) -> Vec<Action> {
     let mut told = BTreeSet::new();
     let mut actions = Vec::new();
@@ -25,7 +29,7 @@ pub(super) fn stops(queue: &Queue, now: Moment) -> Vec<Action> {
         stop(run, true, &why);
     }
     for run in stranded(queue, now) {
-        stop(run, false, "the run before it takes longer than expected");
+        stop(run, false, TAKEN_BACK);
     }
     actions
 }

@@ -20,6 +20,15 @@ pub struct LiveAttempt {
     pub began: Option<Moment>,
     /// It was told to end, and whether by way of a checkpoint.
     pub stopping: Option<bool>,
+    /// Somebody wants it to end.
+    pub asked: bool,
+}
+
+impl LiveAttempt {
+    /// Told to end only if it had not begun: not by anybody, not for its desk's owner, not since another process of its gang ended.
+    pub fn is_taken_back(&self) -> bool {
+        self.stopping == Some(false) && !self.asked && self.places.len() == 1
+    }
 }
 
 impl Queue {
@@ -82,6 +91,7 @@ impl Queue {
             assigned: live.assigned,
             began: live.began,
             stopping: live.stopping,
+            asked: live.asked,
         })
     }
 

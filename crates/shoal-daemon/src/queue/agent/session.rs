@@ -310,6 +310,15 @@ impl Session {
                     self.stop(&name, checkpoint_first, u64::from(grace_seconds) * 1000);
                 }
             }
+            ToHost::TakeBack { attempt } => {
+                for name in self.names_of(&attempt) {
+                    match self.runs.get(&name) {
+                        Some(Known::Pending(_)) => self.stop(&name, false, 0),
+                        Some(Known::Handed(_)) => self.tell_keeper(&ToKeeper::TakeBack { name }),
+                        _ => {}
+                    }
+                }
+            }
             ToHost::Ended { attempts } => attempts.iter().for_each(|attempt| {
                 self.names_of(attempt).iter().for_each(|name| self.acknowledged(name));
             }),

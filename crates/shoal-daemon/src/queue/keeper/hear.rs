@@ -46,6 +46,9 @@ impl Keeper {
             ToKeeper::Stop { name, checkpoint_first, grace_ms } => {
                 self.stop(&name, checkpoint_first, Duration::from_millis(grace_ms));
             }
+            ToKeeper::TakeBack { name } => {
+                self.cancel(&name);
+            }
             ToKeeper::Forget { names } => self.forget(names),
             ToKeeper::Ping => self.say(&FromKeeper::Pong),
             ToKeeper::Leave { stop_runs, grace_ms } => {

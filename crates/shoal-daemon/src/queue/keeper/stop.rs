@@ -69,28 +69,34 @@ impl Live {
 
 impl Keeper {
     pub(super) fn stop(&mut self, name: &str, checkpoint_first: bool, grace: Duration) {
-        if let Some(what) = self.book.cancel(name) {
-            let (run, _) = *what;
-            let now = unix_ms();
-            self.put_over(
-                Over {
-                    name: run.name,
-                    note: run.note,
-                    ending: Ending::Stopped,
-                    began: now,
-                    ended: now,
-                    cpu_ms: 0,
-                    peak_memory_bytes: 0,
-                    output: None,
-                },
-                false,
-            );
+        if self.cancel(name) {
             return;
         }
         let now = Instant::now();
         if let Some(live) = self.live.values_mut().find(|live| live.begins.name == name) {
             live.ask_to_end(now, Why::Asked, checkpoint_first, grace);
         }
+    }
+
+    /// If it waits for its turn.
+    pub(super) fn cancel(&mut self, name: &str) -> bool {
+        let Some(what) = self.book.cancel(name) else { return false };
+        let (run, _) = *what;
+        let now = unix_ms();
+        self.put_over(
+            Over {
+                name: run.name,
+                note: run.note,
+                ending: Ending::Stopped,
+                began: now,
+                ended: now,
+                cpu_ms: 0,
+                peak_memory_bytes: 0,
+                output: None,
+            },
+            false,
+        );
+        true
     }
 
     /// No more starts; `why`: all that live have to end.

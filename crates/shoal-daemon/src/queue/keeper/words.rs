@@ -30,6 +30,10 @@ pub enum ToKeeper {
         checkpoint_first: bool,
         grace_ms: u64,
     },
+    /// Stops it if it still waits for its turn.
+    TakeBack {
+        name: String,
+    },
     /// Their endings are known where it matters.
     Forget {
         names: Vec<String>,

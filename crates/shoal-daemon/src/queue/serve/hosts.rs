@@ -93,7 +93,12 @@ impl Daemon {
             turn.tell(host, stop);
         }
         for (attempt, checkpoint_first) in self.queue.stopping_on(host) {
-            if alive.contains(&attempt) {
+            if !alive.contains(&attempt) {
+                continue;
+            }
+            if self.queue.live(&attempt).is_some_and(|live| live.is_taken_back()) {
+                self.take_back(attempt, turn);
+            } else {
                 self.tell_stop(&attempt, checkpoint_first, Some(host), turn);
             }
         }

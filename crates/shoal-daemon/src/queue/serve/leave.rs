@@ -42,7 +42,9 @@ impl Daemon {
         for name in names {
             if self.queue.sweep_row(&name, turn.now).is_some_and(|row| row.waiting + row.running > 0) {
                 grace = grace.max(self.queue.sweep(&name).map_or(0, |sweep| sweep.rules.grace_seconds));
-                self.note(turn, Event::StopAsked { at: turn.now, by: by.into(), target: Target::Sweep(name) });
+                let target = Target::Sweep(name);
+                self.stop_taken_back(&target, turn);
+                self.note(turn, Event::StopAsked { at: turn.now, by: by.into(), target });
             }
         }
         let until = Instant::now() + Duration::from_secs(grace.into()) + MORE;

@@ -8,11 +8,11 @@ use crate::queue::framing::{self, FramingError};
 use shoal_core::queue::event::{Action, Event};
 use shoal_core::queue::host::Reached;
 use shoal_core::queue::line::ToHost;
-use shoal_core::queue::plan::plan;
+use shoal_core::queue::plan::{TAKEN_BACK, plan};
 use shoal_core::queue::request::{Filter, RunState};
 use shoal_core::queue::state::LiveAttempt;
 use shoal_core::queue::work::{Ending, Publish, Start};
-use shoal_core::queue::{Attempt, render};
+use shoal_core::queue::{Attempt, Target, render};
 use std::collections::BTreeSet;
 
 /// Starts in one message.
@@ -27,6 +27,7 @@ impl Daemon {
                     let Some(live) = self.queue.live(&attempt) else { continue };
                     (0..places.len() as u32).for_each(|rank| self.start(&live, rank, turn));
                 }
+                Action::Stop { attempt, why, .. } if why == TAKEN_BACK => self.take_back(attempt, turn),
                 Action::Stop { attempt, checkpoint_first, .. } => {
                     self.tell_stop(&attempt, checkpoint_first, None, turn)
                 }
@@ -75,6 +76,28 @@ impl Daemon {
             let theirs = owner.filter(|_| checkpoint_first).and_then(|owner| u32::try_from(owner.grace_seconds).ok());
             let grace_seconds = theirs.unwrap_or(grace);
             turn.tell(host, ToHost::Stop { attempt: attempt.clone(), checkpoint_first, grace_seconds });
+        }
+    }
+
+    pub(super) fn take_back(&self, attempt: Attempt, turn: &mut Turn) {
+        let hosts = self.queue.live(&attempt).into_iter().flat_map(|live| live.places).map(|seat| seat.host);
+        for host in hosts.collect::<BTreeSet<String>>() {
+            turn.tell(&host, ToHost::TakeBack { attempt: attempt.clone() });
+        }
+    }
+
+    /// The plan tells nobody to end twice; those that were taken back had perhaps begun, and go on until somebody asks.
+    pub(super) fn stop_taken_back(&self, target: &Target, turn: &mut Turn) {
+        let is_meant = |attempt: &Attempt| match target {
+            Target::Sweep(sweep) => attempt.run.sweep == *sweep,
+            Target::Cell(sweep, cell) => attempt.run.sweep == *sweep && attempt.run.cell == *cell,
+            Target::Run(run) => attempt.run == *run,
+        };
+        let hosts: Vec<String> = self.queue.hosts().map(|policy| policy.name.clone()).collect();
+        for (attempt, _) in hosts.iter().flat_map(|host| self.queue.assigned_on(host)) {
+            if is_meant(&attempt) && self.queue.live(&attempt).is_some_and(|live| live.is_taken_back()) {
+                self.tell_stop(&attempt, false, None, turn);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ impl Daemon {
             turn.at_once.push(target.clone());
         }
         if runs > 0 {
+            self.stop_taken_back(&target, turn);
             self.note(turn, Event::StopAsked { at: turn.now, by: by.user.clone(), target });
         }
         Answer::Counted { runs }
