@@ -119,8 +119,7 @@ fn state(plan: &NodePlan, known: &Known) -> State {
         }
         _ => None,
     });
-    let unstarted =
-        plan.steps.iter().any(|step| step.kind >= Kind::Stop && !known.record.steps.contains_key(&step.id));
+    let unstarted = plan.steps.iter().any(|step| step.kind >= Kind::Stop && !known.record.steps.contains_key(&step.id));
     match behind {
         Some(state) => state,
         None if unstarted => State::NotStarted,

@@ -142,9 +142,9 @@ fn shut(hosts: &[(u32, &HostState)], need: &Need) -> Reason {
     };
     match first {
         Shut::NeverSeen | Shut::Silent => reason("host_silent", format!("nothing is heard of {name}{more}")),
-        Shut::Paused => reason("host_paused", format!("{name} is paused; `shoal resume {name}` lets it go on{more}")),
+        Shut::Paused => reason("host_paused", format!("{name} is paused; `shoal resume --host {name}` lets it go on{more}")),
         Shut::Drained(why) => {
-            reason("drained", format!("{name} takes no more: {why}; `shoal resume {name}` lets it go on{more}"))
+            reason("drained", format!("{name} takes no more: {why}; `shoal resume --host {name}` lets it go on{more}"))
         }
         Shut::DiskFull => reason("disk_full", format!("the disk of {name} is full{more}")),
     }
