@@ -47,7 +47,8 @@ impl Scene {
     pub fn clear(&self, daemon: Daemon) {
         let _ = daemon.client().ask(&Request::Shutdown { stop_runs: true }, &[]);
         drop(daemon);
-        for word in ["queue-keeper", "agent"] {
+        // Agents first: one that lives would start another keeper.
+        for word in ["agent", "queue-keeper"] {
             self.signal(word, libc::SIGTERM);
             until("their end", || self.processes(word).is_empty().then_some(()));
         }
