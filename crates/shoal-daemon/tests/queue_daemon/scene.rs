@@ -49,8 +49,10 @@ impl Scene {
         drop(daemon);
         // Agents first: one that lives would start another keeper.
         for word in ["agent", "queue-keeper"] {
-            self.signal(word, libc::SIGTERM);
-            until("their end", || self.processes(word).is_empty().then_some(()));
+            until("their end", || {
+                self.signal(word, libc::SIGTERM);
+                self.processes(word).is_empty().then_some(())
+            });
         }
     }
 }

@@ -246,10 +246,14 @@ fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
         return Ok(fs::read(&path)? == content.as_bytes());
     }
     let beside = parent.join(format!(".{name}.{}.part", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(&beside)?;
-    file.write_all(content.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&beside, &path)?;
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(&beside)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_data()?;
+        fs::rename(&beside, &path)
+    };
+    // A drive that is full may take a name and nothing else.
+    write().inspect_err(|_| drop(fs::remove_file(&beside)))?;
     Ok(true)
 }
 
