@@ -142,7 +142,9 @@ fn shut(hosts: &[(u32, &HostState)], need: &Need) -> Reason {
     };
     match first {
         Shut::NeverSeen | Shut::Silent => reason("host_silent", format!("nothing is heard of {name}{more}")),
-        Shut::Paused => reason("host_paused", format!("{name} is paused; `shoal resume --host {name}` lets it go on{more}")),
+        Shut::Paused => {
+            reason("host_paused", format!("{name} is paused; `shoal resume --host {name}` lets it go on{more}"))
+        }
         Shut::Drained(why) => {
             reason("drained", format!("{name} takes no more: {why}; `shoal resume --host {name}` lets it go on{more}"))
         }
