@@ -148,6 +148,14 @@ pub enum Answer {
         new_cells: u32,
         waiting: u64,
         already_done: u64,
+        /// Runs of it that failed or were stopped before; submitting does not repeat them.
+        #[serde(default)]
+        failed: u64,
+        #[serde(default)]
+        stopped: u64,
+        /// What is not as it was when earlier runs of it were done: their results are of something else.
+        #[serde(default)]
+        changed: Vec<String>,
     },
     Lacks {
         digests: Vec<String>,

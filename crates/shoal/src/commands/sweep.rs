@@ -50,10 +50,28 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let owner = queue.user().to_string();
     let mut sweep = draft.into_sweep(Submission { name, owner, trees, requirements, provenance });
     inherit::from_here(&mut queue, &mut sweep.command)?;
+    if queue.is_local() {
+        look_at_results(sweep.rules.results.as_deref())?;
+    }
     let name = sweep.name.clone();
     say(args, &submit(&mut queue, sweep)?);
     drop(queue);
     if args.wait { wait::wait(&name, args.json) } else { Ok(Exit::Success.into()) }
+}
+
+/// A folder that only the hosts have is fine; one that nobody has keeps results waiting, which is better said now.
+fn look_at_results(folder: Option<&str>) -> Result<(), NotBegun> {
+    let Some(folder) = folder.filter(|folder| folder.starts_with('/')) else { return Ok(()) };
+    match std::fs::metadata(folder) {
+        Ok(about) if !about.is_dir() => {
+            Err(NotBegun::Wrong(format!("results: {folder} is no folder\n  hint: name one that hosts can write to")))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("shoal sweep: {folder} is not there on this machine; where a host does not have it, results wait there until it does");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 struct Taken {
@@ -62,25 +80,28 @@ struct Taken {
     new_cells: u32,
     waiting: u64,
     already_done: u64,
+    failed: u64,
+    stopped: u64,
+    changed: Vec<String>,
 }
 
 fn submit(queue: &mut Queue, sweep: Sweep) -> Result<Taken, NotBegun> {
     debug_assert!(cells::total(&sweep) > 0);
     let request = Request::Submit { sweep: Box::new(sweep) };
     match queue.ask(&request)? {
-        Answer::Submitted { sweep, cells, new_cells, waiting, already_done } => {
-            Ok(Taken { sweep, cells, new_cells, waiting, already_done })
+        Answer::Submitted { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed } => {
+            Ok(Taken { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed })
         }
         other => Err(queue.odd(&request, &other)),
     }
 }
 
 fn say(args: &Args, taken: &Taken) {
-    let Taken { sweep, cells, new_cells, waiting, already_done } = taken;
+    let Taken { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed } = taken;
     if args.json {
         crate::say::line(json!({
             "event": "submitted", "sweep": sweep, "cells": cells, "new_cells": new_cells, "waiting": waiting,
-            "already_done": already_done,
+            "already_done": already_done, "failed": failed, "stopped": stopped, "changed": changed,
         }));
         return;
     }
@@ -93,6 +114,15 @@ fn say(args: &Args, taken: &Taken) {
         waiting => text.push_str(&format!("; {} to do", count(waiting, "run"))),
     }
     eprintln!("{text}");
+    if *already_done > 0 && !changed.is_empty() {
+        let (what, done) = (changed.join(", "), count(*already_done, "run"));
+        eprintln!("  note: not as it was when {done} of {sweep} were done: {what}; they are not done again");
+        eprintln!("  hint: --name gives what is new a name of its own; `shoal forget {sweep}` lets all of it run anew");
+    }
+    if failed + stopped > 0 {
+        let unfinished = format!("{failed} failed and {stopped} stopped");
+        eprintln!("  note: of earlier runs, {unfinished}; submitting does not repeat them, `shoal retry {sweep}` does");
+    }
     if !args.wait && *waiting > 0 {
         eprintln!(
             "  `shoal ps {sweep}` shows it, `shoal logs -f {sweep}:0.0` follows its first run, `shoal stop {sweep}` ends it"

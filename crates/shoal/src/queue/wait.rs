@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// How long a daemon may be away while we wait for it.
 const AWAY: Duration = Duration::from_secs(120);
+/// Nothing came to an end for so long: people want to know why.
+const STILL: Duration = Duration::from_secs(5);
 /// So many failures are named.
 const NAMED: u32 = 5;
 /// As shells know it.
@@ -40,6 +42,7 @@ pub fn wait(sweep: &str, as_json: bool) -> Result<ExitCode, NotBegun> {
     let asked = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     let mut screen = Screen::new(as_json);
     let mut away_since: Option<Instant> = None;
+    let mut still = Still::new();
     loop {
         let news = follow(sweep);
         loop {
@@ -54,9 +57,14 @@ pub fn wait(sweep: &str, as_json: bool) -> Result<ExitCode, NotBegun> {
                 Ok(News::Row(row)) => {
                     away_since = None;
                     screen.show(&row);
+                    still.saw(&row);
                 }
                 Ok(News::Over) => return conclude(sweep, screen),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(why) = still.is_due().then(|| reason(sweep)).flatten() {
+                        still.says(&why, &screen);
+                    }
+                }
                 Ok(News::Broken(why)) => {
                     let since = *away_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > AWAY {
@@ -99,6 +107,62 @@ fn follow(sweep: &str) -> Receiver<News> {
         drop(send.send(last));
     });
     receive
+}
+
+/// How long nothing has come to an end, and what was said about it.
+struct Still {
+    over: u64,
+    since: Instant,
+    said: String,
+}
+
+impl Still {
+    fn new() -> Still {
+        Still { over: 0, since: Instant::now(), said: String::new() }
+    }
+
+    fn saw(&mut self, row: &SweepRow) {
+        let over = row.finished + row.failed + row.stopped;
+        if over != self.over {
+            (self.over, self.since) = (over, Instant::now());
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let due = self.since.elapsed() >= STILL;
+        if due {
+            self.since = Instant::now();
+        }
+        due
+    }
+
+    /// The same reason once.
+    fn says(&mut self, why: &str, screen: &Screen) {
+        if self.said != why {
+            self.said = why.into();
+            screen.say(why);
+        }
+    }
+}
+
+/// What keeps runs of it from their end: results that wait; or, where none runs, what the first waits for. A daemon that does not answer
+/// is somebody else's news.
+fn reason(sweep: &str) -> Option<String> {
+    let mut queue = Queue::open(Start::IfStore).ok()?;
+    let of = |states: Vec<RunState>| Filter { target: Some(Target::Sweep(sweep.into())), states, ..Filter::default() };
+    let (running, _) = queue.runs(&of(vec![RunState::Running]), 0, NAMED).ok()?;
+    if let Some((run, trouble)) = running.iter().find_map(|row| Some((&row.run, row.trouble.as_ref()?))) {
+        return Some(format!("{run}: {trouble}"));
+    }
+    if !running.is_empty() {
+        return None;
+    }
+    let (waiting, _) = queue.runs(&of(vec![RunState::Waiting]), 0, 1).ok()?;
+    let target = Target::Run(waiting.first()?.run.clone());
+    match queue.ask(&Request::Why { target }).ok()? {
+        Answer::Why { reasons } => reasons.first().map(|row| format!("{}: {}", row.run, row.reason)),
+        _ => None,
+    }
 }
 
 /// What came of it.
@@ -200,6 +264,16 @@ impl Screen {
         if due {
             eprintln!("{text}");
             self.last = Some((Instant::now(), text));
+        }
+    }
+
+    /// A line of its own; programs have `shoal why --json`.
+    fn say(&self, text: &str) {
+        let text = screen::fold(&format!("shoal sweep: {text}"), "  ", screen::width());
+        match &self.bar {
+            _ if self.as_json => {}
+            Some(bar) => bar.println(text),
+            None => eprintln!("{text}"),
         }
     }
 

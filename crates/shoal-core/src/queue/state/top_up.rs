@@ -39,6 +39,19 @@ pub fn top_up(queue: &Queue, sweep: &Sweep, now: Moment) -> Result<Event, Refusa
     Ok(Event::ToppedUp { at: now, name: sweep.name.clone(), new, reps, like: Box::new(like) })
 }
 
+/// What runs of the one would be done with, and runs of the other not. Names and numbers of configurations are none of it: they are what a
+/// top-up is about.
+pub fn changes(old: &Sweep, new: &Sweep) -> Vec<&'static str> {
+    let (old, new) = (&old.command, &new.command);
+    let all = [
+        ("the command", old.argv != new.argv || old.pass != new.pass || old.folder != new.folder),
+        ("source or data", old.trees != new.trees),
+        ("environment variables", old.env != new.env),
+        ("the Python environment", old.virtualenv != new.virtualenv || old.requirements != new.requirements),
+    ];
+    all.into_iter().filter_map(|(what, differs)| differs.then_some(what)).collect()
+}
+
 fn refuse(why: impl Into<String>, hint: Option<String>) -> Refusal {
     Refusal { why: why.into(), hint }
 }

@@ -4,7 +4,7 @@ use crate::queue::door::Caller;
 use crate::queue::serve::daemon::Daemon;
 use crate::queue::serve::turn::{Turn, refused};
 use shoal_core::queue::request::Answer;
-use shoal_core::queue::state::{Refusal, top_up};
+use shoal_core::queue::state::{Refusal, changes, top_up};
 use shoal_core::queue::sweep::Sweep;
 
 impl Daemon {
@@ -15,6 +15,7 @@ impl Daemon {
             return refused(format!("the files of tree {} were not sent", tree.digest), "submit it again");
         }
         let name = sweep.name.clone();
+        let changed = self.queue.sweep(&name).map(|old| changes(old, &sweep)).unwrap_or_default();
         let before = self.queue.sweep_row(&name, turn.now).map_or(0, |row| row.cells);
         match top_up(&self.queue, &sweep, turn.now) {
             Ok(event) => self.note(turn, event),
@@ -32,6 +33,9 @@ impl Daemon {
             new_cells: row.cells.saturating_sub(before),
             waiting: row.waiting,
             already_done: row.finished,
+            failed: row.failed,
+            stopped: row.stopped,
+            changed: changed.into_iter().map(String::from).collect(),
         }
     }
 }
