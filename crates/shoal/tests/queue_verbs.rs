@@ -147,6 +147,7 @@ fn people_and_hosts_elsewhere_come_in_with_tokens() {
     let token = |user: &str, role: &str| {
         let made = desk.json(&["token", "add", user, "--role", role, "--json"]);
         let queue = made["queue"].as_str().expect("a queue").to_string();
+        assert!(queue.contains(&format!(":{}#", listen.rsplit(':').next().expect("a port"))), "{queue}");
         let fingerprint = queue.split('#').nth(1).expect("a fingerprint").to_string();
         (format!("shoal://{listen}#{fingerprint}"), made["token"].as_str().expect("a token").to_string())
     };
@@ -197,6 +198,13 @@ fn people_and_hosts_elsewhere_come_in_with_tokens() {
     until(support::desk::BOUND, "its first line", || ledger.exists().then_some(()));
     daemon.kill().expect("a daemon");
     daemon.wait().expect("an end");
+    // Whoever asks meanwhile gets a daemon of this machine alone, which gives way to the real one.
+    let asked = desk.ends(&["ps", "long"]);
+    let said = text(&asked.stderr);
+    assert!(
+        asked.status.success() && said.contains(&format!("the daemon that listened on {listen} is gone")),
+        "{said}"
+    );
     let mut daemon = desk.shoal(&["serve", "--listen", &listen]).spawn().expect("shoal runs");
     until(support::desk::BOUND, "node9 to call again", || is_there(&desk, "node9").then_some(()));
     std::fs::write(&go, "").expect("a file");
@@ -247,7 +255,8 @@ fn four_hosts_share_a_sweep_and_send_results_back() {
         let host = row["host"].as_str().expect("a host");
         let folder = row["folder"].as_str().expect("a folder");
         let out = read(&std::path::Path::new(folder).join("out.txt"));
-        assert_eq!(out.trim(), format!("{host} {}", row["config"][0][1]), "{row}");
+        assert_eq!(out.trim(), format!("{host} {}", row["config"]["n"]), "{row}");
+        assert_eq!(row["metrics"]["n"], row["config"]["n"], "numbers are numbers: {row}");
         used.insert(host.to_string());
     }
     assert_eq!(used.len(), 4, "{used:?}");

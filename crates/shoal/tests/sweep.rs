@@ -113,6 +113,65 @@ fn failures_are_told_and_retried() {
     assert_eq!(desk.json(&["retry", "flaky", "--json"])["runs"], 0);
 }
 
+/// Submitting again does what is missing, and says what it does not do.
+#[test]
+fn what_a_top_up_does_and_does_not_is_said() {
+    let desk = desk();
+    let allowed = desk.work().join("allowed");
+    desk.file("flaky.sh", &format!("[ \"$1\" = 0 ] || [ -e {} ] || exit 3\n", allowed.display()));
+    let args = ["sweep", "--grid", "n=0,1", "--name", "flaky", "--reps", "2", "--wait", "--", "sh", "flaky.sh", "{n}"];
+    desk.fails(1, &args, &["flaky: 2 finished, 2 failed", "flaky:1.0, flaky:1.1 on "]);
+    std::fs::write(&allowed, "").expect("a file");
+    desk.file("other.txt", "new");
+    let more = ["sweep", "--grid", "n=0,2", "--name", "flaky", "--wait", "--", "sh", "flaky.sh", "{n}"];
+    desk.fails(
+        1,
+        &more,
+        &[
+            "note: changed since 2 runs of flaky finished: source or data",
+            "`shoal forget flaky`",
+            "note: flaky has 2 copies of each configuration already; asking for 1 takes none back",
+            "flaky: 4 finished, 2 failed",
+        ],
+    );
+    let again = desk.ends(&args);
+    let said = text(&again.stderr);
+    assert!(again.status.success() && said.contains("note: 2 failed before and start again"), "{said}");
+    let runs = desk.json(&["ps", "flaky", "--json"]);
+    let tries: Vec<u64> = runs["runs"].as_array().expect("runs").iter().filter_map(|r| r["attempt"].as_u64()).collect();
+    assert_eq!(tries, [1, 1, 2, 2, 1, 1], "QUEUE-2: what is done is not done again: {runs}");
+    desk.fails(
+        1,
+        &["sweep", "--name", "none", "--wait", "--", "no-such-program"],
+        &["there is no program `no-such-program`"],
+    );
+}
+
+#[test]
+fn a_wait_says_what_it_waits_for() {
+    let desk = desk();
+    let args = ["sweep", "--name", "wide", "--cpus", "4000", "--wait", "--", "true"];
+    let mut waiting = desk.shoal(&args).stderr(std::process::Stdio::piped()).spawn().expect("shoal runs");
+    let stderr = waiting.stderr.take().expect("stderr");
+    let (send, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        std::io::BufRead::lines(std::io::BufReader::new(stderr))
+            .map_while(Result::ok)
+            .for_each(|line| drop(send.send(line)));
+    });
+    let reason = until(support::desk::BOUND, "a reason", || {
+        lines.try_iter().find(|line| line.starts_with("shoal sweep: wide:0.0: "))
+    });
+    assert!(reason.contains("4000"), "{reason}");
+    let pid = waiting.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+    let code = until(support::desk::BOUND, "its end", || waiting.try_wait().expect("wait"));
+    assert_eq!(code.code(), Some(130));
+    let file = desk.file("file.txt", "no folder");
+    let results = ["sweep", "--results", &file.to_string_lossy(), "--", "true"];
+    desk.fails(2, &results, &["is no folder"]);
+}
+
 #[test]
 fn ctrl_c_leaves_the_sweep_running() {
     let desk = desk();
@@ -196,7 +255,7 @@ fn what_is_needed_to_do_it_again_is_recorded() {
     for row in rows {
         let folder = std::path::Path::new(row["folder"].as_str().expect("a folder"));
         let told: Value = serde_json::from_str(&read(&folder.join("run.json"))).expect("json");
-        let late = row["config"][0][1].as_u64() >= Some(2);
+        let late = row["config"]["n"].as_u64() >= Some(2);
         assert_eq!(told["source"]["commit"], commit.as_str());
         assert_eq!((&told["source"]["dirty"], &told["seed"]), (&late.into(), &(if late { 7 } else { 0 }).into()));
         assert!(told["python"].as_str().is_some_and(|python| python.starts_with("3.")), "{told}");

@@ -148,7 +148,7 @@ pub enum Answer {
         new_cells: u32,
         waiting: u64,
         already_done: u64,
-        /// Runs of it that failed or were stopped before; submitting does not repeat them.
+        /// Runs of these configurations that had failed or were stopped: they start again.
         #[serde(default)]
         failed: u64,
         #[serde(default)]
@@ -156,6 +156,9 @@ pub enum Answer {
         /// What is not as it was when earlier runs of it were done: their results are of something else.
         #[serde(default)]
         changed: Vec<String>,
+        /// Copies of each configuration that the sweep has now; fewer than before are not taken back.
+        #[serde(default)]
+        reps: u32,
     },
     Lacks {
         digests: Vec<String>,
@@ -236,6 +239,9 @@ pub struct RunRow {
     /// What is wrong with it at the moment, while it is not over: its results wait, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// It was told to end, and has not yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Run one program with many configurations: a grid, a list, each as often as you like.
 ///
 /// Use it for experiments: every configuration becomes a run in a queue that keeps your machines busy, survives restarts and loses nothing.
-/// Your code is copied when you submit, so you may go on editing. Submitting the same again tops up: only what is missing runs. On one
+/// Your code is copied when you submit, so you may go on editing. Submitting the same again tops up: only what is missing runs, what failed or was stopped included. On one
 /// machine there is nothing to set up; for a lab see `shoal serve`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = HELP)]

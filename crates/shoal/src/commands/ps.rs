@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         if !rows.is_empty() {
             crate::say::out(queued::table(rows));
         }
-        if !runs.is_empty() || rows.is_empty() {
+        if !runs.is_empty() || (rows.is_empty() && sweeps.is_ok()) {
             let between = if rows.is_empty() { "" } else { "\n" };
             crate::say::out(format!("{between}{}", table(&runs)));
         }

@@ -7,7 +7,7 @@ use crate::queue::connect::{Queue, Start};
 use crate::queue::dry_run::count;
 use crate::queue::snapshot::plainly;
 use crate::queue::{table, target};
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 use shoal_core::queue::Target;
 use shoal_core::queue::request::{Answer, Request, ResultRow};
 use shoal_core::queue::results::{Choice, plot};
@@ -27,7 +27,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         Target::Run(run) => row.run == *run,
     });
     if args.json {
-        crate::say::line(json!({ "sweep": sweep, "names": names, "total": rows.len(), "rows": rows }));
+        let objects: Vec<Json> = rows.iter().map(object).collect();
+        crate::say::line(json!({ "sweep": sweep, "names": names, "total": rows.len(), "rows": objects }));
         return Ok(Exit::Success.into());
     }
     if rows.is_empty() && args.svg.is_none() && !args.csv {
@@ -48,6 +49,21 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let shown = shoal_core::queue::results::table(&rows, &choice).map_err(NotBegun::Wrong)?;
     crate::say::out(if args.csv { shown.csv() } else { shown.text(table::width()) });
     Ok(Exit::Success.into())
+}
+
+/// A run as programs read it: names and values, and numbers where metrics are numbers.
+fn object(row: &ResultRow) -> Json {
+    let metric = |text: &str| match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() => serde_json::from_str(text.trim()).unwrap_or_else(|_| json!(number)),
+        // JSON has no word for what is no number.
+        _ => json!(text),
+    };
+    let config: Map<String, Json> = row.config.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let metrics: Map<String, Json> = row.metrics.iter().map(|(name, text)| (name.clone(), metric(text))).collect();
+    json!({
+        "id": row.run.to_string(), "run": row.run, "config": config, "metrics": metrics, "seconds": row.seconds, "host": row.host,
+        "folder": row.folder,
+    })
 }
 
 /// How far a run got comes after what it measured: nobody compares runs by their last step, nor draws it.

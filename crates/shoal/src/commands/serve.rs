@@ -33,9 +33,25 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         Some(file) => policies(file)?,
         None => Vec::new(),
     };
+    if !args.auto {
+        take_over(&options.store)?;
+    }
     let ended = serve::main(options, Ssh::new());
     ended.map_err(connect::serving)?;
     Ok(Exit::Success.into())
+}
+
+/// A daemon that a client started because none was there must not keep away the one that somebody means to run. Its runs go on, and the
+/// next daemon finds them.
+fn take_over(store: &Store) -> Result<(), NotBegun> {
+    if !serve::holder(store).is_some_and(|holder| holder.auto && holder.host == shoal_daemon::proc::node_name()) {
+        return Ok(());
+    }
+    if let Some(mut queue) = Queue::of(store)? {
+        eprintln!("shoal serve: takes over from the daemon that shoal had started by itself");
+        queue.done(&Request::Shutdown { stop_runs: false })?;
+    }
+    connect::until_gone(store)
 }
 
 fn store(args: &Args) -> Result<Store, NotBegun> {

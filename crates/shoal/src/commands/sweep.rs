@@ -3,6 +3,7 @@
 use super::run::NotBegun;
 use crate::args::sweep::Args;
 use crate::exit::Exit;
+use crate::launch::screen;
 use crate::queue::connect::{Queue, Start};
 use crate::queue::draft::{self, Asked};
 use crate::queue::dry_run::{self, count};
@@ -67,7 +68,9 @@ fn look_at_results(folder: Option<&str>) -> Result<(), NotBegun> {
             Err(NotBegun::Wrong(format!("results: {folder} is no folder\n  hint: name one that hosts can write to")))
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("shoal sweep: {folder} is not there on this machine; where a host does not have it, results wait there until it does");
+            eprintln!(
+                "shoal sweep: {folder} is not there on this machine; where a host does not have it, results wait there until it does"
+            );
             Ok(())
         }
         _ => Ok(()),
@@ -83,28 +86,33 @@ struct Taken {
     failed: u64,
     stopped: u64,
     changed: Vec<String>,
+    reps: u32,
+    /// What this command asked for.
+    wanted: u32,
 }
 
 fn submit(queue: &mut Queue, sweep: Sweep) -> Result<Taken, NotBegun> {
     debug_assert!(cells::total(&sweep) > 0);
+    let wanted = sweep.reps;
     let request = Request::Submit { sweep: Box::new(sweep) };
     match queue.ask(&request)? {
-        Answer::Submitted { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed } => {
-            Ok(Taken { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed })
+        Answer::Submitted { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed, reps } => {
+            Ok(Taken { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed, reps, wanted })
         }
         other => Err(queue.odd(&request, &other)),
     }
 }
 
 fn say(args: &Args, taken: &Taken) {
-    let Taken { sweep, cells, new_cells, waiting, already_done, failed, stopped, changed } = taken;
     if args.json {
         crate::say::line(json!({
-            "event": "submitted", "sweep": sweep, "cells": cells, "new_cells": new_cells, "waiting": waiting,
-            "already_done": already_done, "failed": failed, "stopped": stopped, "changed": changed,
+            "event": "submitted", "sweep": taken.sweep, "cells": taken.cells, "new_cells": taken.new_cells,
+            "waiting": taken.waiting, "already_done": taken.already_done, "failed": taken.failed, "stopped": taken.stopped,
+            "changed": taken.changed, "reps": taken.reps,
         }));
         return;
     }
+    let Taken { sweep, cells, new_cells, waiting, already_done, .. } = taken;
     let mut text = format!("shoal sweep: {sweep}: {}", count(u64::from(*cells), "configuration"));
     if *already_done > 0 || new_cells != cells {
         text.push_str(&format!(", {new_cells} of them new; {} already done", count(*already_done, "run")));
@@ -114,20 +122,39 @@ fn say(args: &Args, taken: &Taken) {
         waiting => text.push_str(&format!("; {} to do", count(waiting, "run"))),
     }
     eprintln!("{text}");
-    if *already_done > 0 && !changed.is_empty() {
-        let (what, done) = (changed.join(", "), count(*already_done, "run"));
-        eprintln!("  note: not as it was when {done} of {sweep} were done: {what}; they are not done again");
-        eprintln!("  hint: --name gives what is new a name of its own; `shoal forget {sweep}` lets all of it run anew");
-    }
-    if failed + stopped > 0 {
-        let unfinished = format!("{failed} failed and {stopped} stopped");
-        eprintln!("  note: of earlier runs, {unfinished}; submitting does not repeat them, `shoal retry {sweep}` does");
+    for note in notes(taken) {
+        eprintln!("{}", screen::fold(&format!("  {note}"), "    ", screen::width()));
     }
     if !args.wait && *waiting > 0 {
         eprintln!(
             "  `shoal ps {sweep}` shows it, `shoal logs -f {sweep}:0.0` follows its first run, `shoal stop {sweep}` ends it"
         );
     }
+}
+
+/// What a top-up does not do, and people may think that it does.
+fn notes(taken: &Taken) -> Vec<String> {
+    let Taken { sweep, already_done, failed, stopped, changed, reps, wanted, .. } = taken;
+    let mut notes = Vec::new();
+    if *already_done > 0 && !changed.is_empty() {
+        let (what, done) = (changed.join(", "), count(*already_done, "run"));
+        notes.push(format!("note: changed since {done} of {sweep} finished: {what}; what is done is not done again"));
+        notes.push(format!(
+            "hint: --name OTHER is a sweep of its own; `shoal forget {sweep}` first does all of it anew"
+        ));
+    }
+    if failed + stopped > 0 {
+        let so_far = [(failed, "failed"), (stopped, "stopped")];
+        let so_far: Vec<String> =
+            so_far.iter().filter(|(n, _)| **n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        notes.push(format!("note: {} before and start again", so_far.join(" and ")));
+    }
+    if *wanted < *reps {
+        notes.push(format!(
+            "note: {sweep} has {reps} copies of each configuration already; asking for {wanted} takes none back"
+        ));
+    }
+    notes
 }
 
 /// The text of the lock file.

@@ -8,7 +8,9 @@ use crate::queue::table::{self, left};
 use crate::queue::times;
 use serde_json::json;
 use shoal_core::queue::request::{self, Answer, Request};
+use shoal_daemon::queue::client::PORT;
 use shoal_daemon::queue::door::tls;
+use shoal_daemon::queue::serve::holder;
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
@@ -60,15 +62,17 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
 fn address(queue: &Queue) -> Option<String> {
     let store = connect::usual_store().ok().filter(|_| queue.is_local())?;
     let fingerprint = tls::fingerprint(&store)?;
-    Some(format!("shoal://{}:7420#{fingerprint}", shoal_sync::host::name()))
+    let said = holder(&store).map(|holder| holder.listens).unwrap_or_default();
+    let port = said.first().and_then(|first| first.rsplit(':').next()?.parse().ok()).unwrap_or(PORT);
+    Some(format!("shoal://{}:{port}#{fingerprint}", shoal_sync::host::name()))
 }
 
 /// What to do with a token.
 fn recipe(user: &str, role: Role, address: Option<String>) -> String {
     let queue = address.unwrap_or_else(|| "shoal://HOST:PORT#FINGERPRINT".into());
     let missing = match queue.contains("FINGERPRINT") {
-        true => "\n  `shoal serve --listen 0.0.0.0:7420` says the fingerprint in its first lines",
-        false => "\n  (another port, if `shoal serve --listen` said another)",
+        true => "\n  `shoal serve --listen 0.0.0.0:7420` says all of it in its first lines",
+        false => "",
     };
     let place = match role {
         Role::Host => format!(

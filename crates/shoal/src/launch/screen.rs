@@ -117,11 +117,16 @@ pub fn ending_word(ending: &Ending) -> String {
 /// Sentences are folded after this many columns.
 pub const WIDTH: usize = 100;
 
-/// As wide as people say in COLUMNS that they want it.
+/// As wide as people say in COLUMNS that they want it, or as their terminal is; sentences never wider than is good to read.
 pub fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    columns.filter(|columns| *columns >= 40).unwrap_or(WIDTH)
+    let columns: Option<usize> = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let terminal =
+        || rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| usize::from(size.ws_col).min(WIDTH));
+    columns.or_else(terminal).filter(|columns| *columns >= NARROWEST).unwrap_or(WIDTH)
 }
+
+/// Who says less does not mean it.
+const NARROWEST: usize = 20;
 
 /// A sentence over as many lines as it takes, the later ones indented. What is in backticks is there to be copied and stays whole.
 pub fn fold(text: &str, indent: &str, width: usize) -> String {

@@ -4,7 +4,7 @@ use crate::commands::run::{NotBegun, parcel_for};
 use shoal_core::queue::request::{Answer, Filter, HostRow, Request, RunRow, SweepRow};
 use shoal_daemon::queue::client::{Client, ClientError, Where, connect_or_start};
 use shoal_daemon::queue::places::Store;
-use shoal_daemon::queue::serve::{ServeError, holder};
+use shoal_daemon::queue::serve::{ServeError, holder, last_holder};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,14 @@ pub fn has_journal() -> bool {
     matches!(Where::usual(), Ok(Where::Here(store)) if store.journal().exists())
 }
 
+/// Where people elsewhere reached the queue's last daemon, if none runs now.
+fn missed(store: &Store) -> Vec<String> {
+    match holder(store) {
+        Some(_) => Vec::new(),
+        None => last_holder(store).map(|last| last.listens).unwrap_or_default(),
+    }
+}
+
 /// The store of this machine, if nobody says otherwise.
 pub fn usual_store() -> Result<Store, NotBegun> {
     let nowhere = || NotBegun::Here("there is no place for a queue: neither SHOAL_STORE nor HOME is set".into());
@@ -46,7 +54,15 @@ impl Queue {
             let hint = "`shoal sweep` starts one; SHOAL_QUEUE names one elsewhere";
             return Err(NotBegun::CannotStart(format!("there is no queue here yet\n  hint: {hint}")));
         }
+        let missed = if let Where::Here(store) = &place { missed(store) } else { Vec::new() };
         let client = connect_or_start(&place, &parcel_for(false)?.path).map_err(unreached)?;
+        if !missed.is_empty() {
+            eprintln!(
+                "shoal: the daemon that listened on {} is gone; one for this machine alone serves the queue until `shoal serve --listen` \
+                 takes over",
+                missed.join(", ")
+            );
+        }
         Ok(Queue { client })
     }
 

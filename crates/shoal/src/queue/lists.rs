@@ -96,10 +96,10 @@ fn short(value: &str) -> String {
 fn state(row: &RunRow) -> String {
     match (row.state, &row.ending) {
         (RunState::Failed, Some(ending)) => format!("failed: {ending}"),
-        (state, _) => match &row.trouble {
-            Some(trouble) => format!("{}: {trouble}", word(state)),
-            None => word(state).into(),
-        },
+        (state, _) => {
+            let word = if row.stopping && state == RunState::Running { "stopping" } else { word(state) };
+            row.trouble.as_ref().map_or_else(|| word.into(), |trouble| format!("{word}: {trouble}"))
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! | `snapshot/` | which files does a run find, and what is their digest |
 //! | `trees` | how do they get into the store |
 //! | `provenance`, `inherit` | what has to be known to do it again; what does a run find of the submitting shell |
-//! | `wait` | how does a sweep go on, as long as somebody looks |
+//! | `wait`, `still` | how does a sweep go on, as long as somebody looks; why does it not |
 //! | `ps`, `logs` | the queue's side of verbs that know other runs too |
 //! | `lists`, `table`, `times` | how do lists, tables and times look |
 //! | `reach`, `call` | how does the daemon get to the agents of other machines; how do agents get to it |
@@ -30,6 +30,7 @@ pub mod provenance;
 pub mod ps;
 pub mod reach;
 pub mod snapshot;
+pub mod still;
 pub mod table;
 pub mod target;
 pub mod times;

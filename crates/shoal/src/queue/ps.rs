@@ -50,7 +50,7 @@ pub fn sweeps(args: &Args) -> Result<Vec<SweepRow>, String> {
 /// Why nobody answers. Pure.
 fn asleep(last: Option<Holder>, now: Moment) -> String {
     match last {
-        Some(Holder { pid, host, since, ended: None }) => format!(
+        Some(Holder { pid, host, since, ended: None, .. }) => format!(
             "the daemon is gone (process {pid} on {host}, started {} ago): it did not end by itself, so it was killed or its machine was \
              restarted. What runs goes on; nothing else starts until there is a daemon: `shoal serve` brings it back, and so does \
              `shoal ps --all`",
@@ -61,7 +61,7 @@ fn asleep(last: Option<Holder>, now: Moment) -> String {
              runs goes on; what waits starts when the queue is woken, by `shoal serve` or `shoal ps --all`"
                 .into()
         }
-        _ => "the queue sleeps, as there was nothing to do; `shoal ps --all` wakes it".into(),
+        _ => "the queue sleeps; nothing was left to do. `shoal ps --all` wakes it".into(),
     }
 }
 
@@ -185,14 +185,15 @@ mod tests {
 
     #[test]
     fn a_killed_daemon_is_no_sleeping_one() {
-        let last = |ended| Some(Holder { pid: 7, host: "lab".into(), since: 1_000, ended });
+        let last =
+            |ended| Some(Holder { pid: 7, host: "lab".into(), since: 1_000, auto: true, listens: Vec::new(), ended });
         let gone = asleep(last(None), 61_000);
         for part in ["the daemon is gone", "process 7 on lab", "`shoal serve`", "`shoal ps --all`"] {
             assert!(gone.contains(part) && !gone.contains("sleeps"), "{gone}");
         }
         assert!(asleep(last(Some(Ended { work: true })), 0).contains("the queue sleeps: its daemon was told to end"));
         for nothing_to_do in [last(Some(Ended { work: false })), None] {
-            assert!(asleep(nothing_to_do, 0).contains("the queue sleeps, as there was nothing to do"));
+            assert!(asleep(nothing_to_do, 0).contains("the queue sleeps; nothing was left to do"));
         }
     }
 }

@@ -28,6 +28,9 @@ pub const fn right(head: &'static str, spare: u8) -> Column {
     Column { head: Cow::Borrowed(head), right: true, spare, most: 40 }
 }
 
+/// Columns are not cut below this.
+const READABLE: usize = 6;
+
 /// As a terminal of this width shows it. Columns in which every row is empty are left out.
 pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
     let cell = |row: &[String], k: usize| cut(&flat(row.get(k).map_or("", String::as_str)), columns[k].most);
@@ -47,11 +50,19 @@ pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String 
         }
         shown.remove(at);
     }
+    // Nothing more can be left out: the widest is cut, and the next, until it fits or nothing could be read any more.
+    while total(&shown) > width {
+        let Some((_, widest)) = shown.iter_mut().max_by_key(|(_, width)| *width).filter(|(_, width)| *width > READABLE)
+        else {
+            break;
+        };
+        *widest -= 1;
+    }
     let line = |text: &dyn Fn(usize) -> String| {
         let cells: Vec<String> = shown
             .iter()
             .map(|(k, width)| {
-                let text = text(*k);
+                let text = cut(&text(*k), *width);
                 if columns[*k].right { format!("{text:>width$}") } else { format!("{text:<width$}") }
             })
             .collect();
@@ -75,7 +86,7 @@ pub fn width() -> usize {
         return usize::MAX;
     }
     match rustix::termios::tcgetwinsize(&out) {
-        Ok(size) if size.ws_col >= 40 => size.ws_col.into(),
+        Ok(size) if size.ws_col >= 20 => size.ws_col.into(),
         _ => screen::WIDTH,
     }
 }

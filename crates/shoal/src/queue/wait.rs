@@ -2,6 +2,7 @@
 
 use super::connect::{Queue, Start};
 use super::dry_run::count;
+use super::still::{Still, reason};
 use super::times;
 use crate::commands::run::NotBegun;
 use crate::exit::Exit;
@@ -12,6 +13,7 @@ use serde_json::json;
 use shoal_core::queue::Target;
 use shoal_core::queue::request::{Answer, Filter, Request, RunRow, RunState, SweepRow};
 use shoal_core::queue::results::progress;
+use shoal_core::queue::work::Ending;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -24,8 +26,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// How long a daemon may be away while we wait for it.
 const AWAY: Duration = Duration::from_secs(120);
-/// Nothing came to an end for so long: people want to know why.
-const STILL: Duration = Duration::from_secs(5);
 /// So many failures are named.
 const NAMED: u32 = 5;
 /// As shells know it.
@@ -61,8 +61,9 @@ pub fn wait(sweep: &str, as_json: bool) -> Result<ExitCode, NotBegun> {
                 }
                 Ok(News::Over) => return conclude(sweep, screen),
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Some(why) = still.is_due().then(|| reason(sweep)).flatten() {
-                        still.says(&why, &screen);
+                    let why = still.is_due().then(|| reason(sweep)).flatten();
+                    if let Some(why) = why.filter(|why| still.is_news(why)) {
+                        screen.say(&why);
                     }
                 }
                 Ok(News::Broken(why)) => {
@@ -109,62 +110,6 @@ fn follow(sweep: &str) -> Receiver<News> {
     receive
 }
 
-/// How long nothing has come to an end, and what was said about it.
-struct Still {
-    over: u64,
-    since: Instant,
-    said: String,
-}
-
-impl Still {
-    fn new() -> Still {
-        Still { over: 0, since: Instant::now(), said: String::new() }
-    }
-
-    fn saw(&mut self, row: &SweepRow) {
-        let over = row.finished + row.failed + row.stopped;
-        if over != self.over {
-            (self.over, self.since) = (over, Instant::now());
-        }
-    }
-
-    fn is_due(&mut self) -> bool {
-        let due = self.since.elapsed() >= STILL;
-        if due {
-            self.since = Instant::now();
-        }
-        due
-    }
-
-    /// The same reason once.
-    fn says(&mut self, why: &str, screen: &Screen) {
-        if self.said != why {
-            self.said = why.into();
-            screen.say(why);
-        }
-    }
-}
-
-/// What keeps runs of it from their end: results that wait; or, where none runs, what the first waits for. A daemon that does not answer
-/// is somebody else's news.
-fn reason(sweep: &str) -> Option<String> {
-    let mut queue = Queue::open(Start::IfStore).ok()?;
-    let of = |states: Vec<RunState>| Filter { target: Some(Target::Sweep(sweep.into())), states, ..Filter::default() };
-    let (running, _) = queue.runs(&of(vec![RunState::Running]), 0, NAMED).ok()?;
-    if let Some((run, trouble)) = running.iter().find_map(|row| Some((&row.run, row.trouble.as_ref()?))) {
-        return Some(format!("{run}: {trouble}"));
-    }
-    if !running.is_empty() {
-        return None;
-    }
-    let (waiting, _) = queue.runs(&of(vec![RunState::Waiting]), 0, 1).ok()?;
-    let target = Target::Run(waiting.first()?.run.clone());
-    match queue.ask(&Request::Why { target }).ok()? {
-        Answer::Why { reasons } => reasons.first().map(|row| format!("{}: {}", row.run, row.reason)),
-        _ => None,
-    }
-}
-
 /// What came of it.
 fn conclude(sweep: &str, mut screen: Screen) -> Result<ExitCode, NotBegun> {
     screen.close();
@@ -187,25 +132,31 @@ fn conclude(sweep: &str, mut screen: Screen) -> Result<ExitCode, NotBegun> {
     let filter =
         Filter { target: Some(Target::Sweep(sweep.into())), states: vec![RunState::Failed], ..Filter::default() };
     let (runs, total) = queue.runs(&filter, 0, NAMED)?;
-    for run in &runs {
-        eprintln!("  {}", failure(run));
+    for failure in failures(&runs) {
+        eprintln!("  {failure}");
     }
     if total > u64::from(NAMED) {
         eprintln!("  and {} more: `shoal ps {sweep} --state failed`", total - u64::from(NAMED));
     }
-    if let Some(first) = runs.first() {
-        eprintln!(
-            "  hint: `shoal logs {}` shows what it wrote; `shoal retry {sweep}` runs again what failed or was stopped",
-            first.run
-        );
-    }
+    let ran = |run: &&RunRow| !matches!(run.ending, Some(Ending::NotStarted { .. }));
+    let logs = runs.iter().find(ran).map(|run| format!("`shoal logs {}` shows what it wrote; ", run.run));
+    eprintln!("  hint: {}`shoal retry {sweep}` runs again what failed or was stopped", logs.unwrap_or_default());
     Ok(Exit::RunFailed.into())
 }
 
-fn failure(run: &RunRow) -> String {
-    let ending = run.ending.as_ref().map_or_else(|| "failed".into(), ToString::to_string);
-    let host = run.hosts.first().map_or_else(String::new, |host| format!(" on {host}"));
-    format!("{}{host}: {ending}", run.run)
+/// Each failure once, with the runs that it befell.
+fn failures(runs: &[RunRow]) -> Vec<String> {
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for run in runs {
+        let ending = run.ending.as_ref().map_or_else(|| "failed".into(), ToString::to_string);
+        let host = run.hosts.first().map_or_else(String::new, |host| format!(" on {host}"));
+        let what = format!("{host}: {ending}");
+        match told.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, runs)) => runs.push(run.run.to_string()),
+            None => told.push((what, vec![run.run.to_string()])),
+        }
+    }
+    told.into_iter().map(|(what, runs)| format!("{}{what}", runs.join(", "))).collect()
 }
 
 /// `10 finished, 2 failed`, without what there is none of.

@@ -82,7 +82,10 @@ fn plain(cell: &Cell) -> String {
 
 /// All its digits, as programs read it.
 fn number(number: f64) -> String {
+    // Beyond that, a float does not know its last digit.
+    const WHOLE: f64 = 9e15;
     match number.is_finite() {
+        true if number.fract() == 0.0 && number.abs() < WHOLE => format!("{}", number as i64),
         true => serde_json::to_string(&number).unwrap_or_default(),
         false => super::numbers::digits(number, 1),
     }

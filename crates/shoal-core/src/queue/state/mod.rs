@@ -28,7 +28,7 @@ pub(in crate::queue) mod sweeps;
 mod top_up;
 
 pub use look::LiveAttempt;
-pub use top_up::{Refusal, changes, top_up};
+pub use top_up::{Refusal, again, changes, top_up};
 
 use super::event::Event;
 use super::share::User;

@@ -92,6 +92,7 @@ impl Queue {
             ending: state.endings.get(&key.1).cloned(),
             metrics: Vec::new(),
             trouble: None,
+            stopping: live.is_some_and(|live| live.asked || live.stopping.is_some()),
         })
     }
 

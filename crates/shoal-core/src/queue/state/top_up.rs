@@ -1,11 +1,12 @@
 //! What does a submission add to what is there? Configurations are known by content: the same one is the same cell.
 
 use super::Queue;
+use super::runs::State;
 use crate::queue::cells::{self, MOST_RUNS, Mark};
 use crate::queue::event::Event;
 use crate::queue::sweep::{Axes, Dimension, SWEEP_VERSION, Sweep};
-use crate::queue::{Moment, is_sweep_name};
-use std::collections::{BTreeSet, HashMap};
+use crate::queue::{Moment, Target, is_sweep_name};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Why a submission is not taken, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +15,8 @@ pub struct Refusal {
     pub hint: Option<String>,
 }
 
-/// What becomes of a submission: a new sweep, or more of one that is there. Nothing is repeated: only configurations that
-/// the sweep does not have, and copies that it was not asked for before, are new.
+/// What becomes of a submission: a new sweep, or more of one that is there. Nothing that is done is repeated: only
+/// configurations that the sweep does not have, and copies that it was not asked for before, are new.
 pub fn top_up(queue: &Queue, sweep: &Sweep, now: Moment) -> Result<Event, Refusal> {
     check(queue, sweep)?;
     let known = queue.sweep_key(&sweep.name).and_then(|key| queue.sweeps.get(&key));
@@ -37,6 +38,33 @@ pub fn top_up(queue: &Queue, sweep: &Sweep, now: Moment) -> Result<Event, Refusa
     within(new.iter().map(cells::count).fold(old, u64::saturating_add), reps)?;
     let like = Sweep { reps, ..without_parts(sweep) };
     Ok(Event::ToppedUp { at: now, name: sweep.name.clone(), new, reps, like: Box::new(like) })
+}
+
+/// What a submission starts again: runs of its configurations that failed or were stopped are missing as much as those that never were. Of
+/// other configurations nobody spoke. To be asked before the submission is taken in.
+pub fn again(queue: &Queue, sweep: &Sweep) -> Result<Vec<Target>, Refusal> {
+    let Some((key, state)) = queue.sweep_key(&sweep.name).and_then(|key| Some((key, queue.sweeps.get(&key)?))) else {
+        return Ok(Vec::new());
+    };
+    let whole = Target::Sweep(sweep.name.clone());
+    let places = queue.places_of(key, &whole).into_iter();
+    let unfinished = places.filter(|(_, state)| matches!(state, State::Failed | State::Stopped));
+    let cells: BTreeSet<u32> = unfinished.filter_map(|(run, _)| Some(state.runs.id(run)?.0)).collect();
+    if cells.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = marks_of(&state.sweep)?;
+    let mut named = HashSet::new();
+    for part in &sweep.parts {
+        named.extend(marks(part)?.into_iter().filter_map(|mark| known.get(&mark).copied()));
+    }
+    match cells.iter().all(|cell| named.contains(cell)) {
+        true => Ok(vec![whole]),
+        false => {
+            let named = cells.into_iter().filter(|cell| named.contains(cell));
+            Ok(named.map(|cell| Target::Cell(sweep.name.clone(), cell)).collect())
+        }
+    }
 }
 
 /// What runs of the one would be done with, and runs of the other not. Names and numbers of configurations are none of it: they are what a

@@ -8,7 +8,7 @@
 mod place;
 mod start;
 
-pub use place::{Remote, Where};
+pub use place::{PORT, Remote, Where};
 pub use start::connect_or_start;
 
 use super::door::knock::Kind;

@@ -80,6 +80,15 @@ impl Remote {
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let plain = fingerprint.len() == 64 && fingerprint.chars().all(|c| c.is_ascii_hexdigit());
+        if !plain && !fingerprint.is_empty() {
+            let why = format!(
+                "`{queue}`: a fingerprint has 64 hexadecimal digits, this one has {} characters",
+                fingerprint.chars().count()
+            );
+            return Err(wrong(format!(
+                "{why}; `shoal token add` and the first lines of `shoal serve --listen` show all of it"
+            )));
+        }
         if host.is_empty() || !plain {
             return Err(shape());
         }

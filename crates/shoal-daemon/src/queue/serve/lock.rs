@@ -20,6 +20,12 @@ pub struct Holder {
     pub host: String,
     /// Milliseconds since 1970.
     pub since: u64,
+    /// A client started it, because none was there: it gives way to one that somebody starts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auto: bool,
+    /// Where people elsewhere reach it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listens: Vec<String>,
     /// It has ended as it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
@@ -39,6 +45,11 @@ pub struct Lock {
 }
 
 impl Lock {
+    pub fn says(&mut self, listens: &[String]) {
+        self.holder.listens = listens.to_vec();
+        let _ = write(&mut self.file, &self.holder);
+    }
+
     /// So that whoever finds nobody here knows that nobody was killed.
     pub fn leave(mut self, work: bool) {
         self.holder.ended = Some(Ended { work });
@@ -57,7 +68,7 @@ pub enum NoLock {
     Broken(io::Error),
 }
 
-pub fn take(store: &Store) -> Result<Lock, NoLock> {
+pub fn take(store: &Store, auto: bool) -> Result<Lock, NoLock> {
     let path = store.lock();
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let mut file = open.map_err(NoLock::Broken)?;
@@ -74,7 +85,8 @@ pub fn take(store: &Store) -> Result<Lock, NoLock> {
             Err(TryLockError::Error(e)) => return Err(NoLock::Broken(e)),
         }
     }
-    let holder = Holder { pid: std::process::id(), host: proc::node_name(), since: unix_ms(), ended: None };
+    let (pid, host, since) = (std::process::id(), proc::node_name(), unix_ms());
+    let holder = Holder { pid, host, since, auto, listens: Vec::new(), ended: None };
     // A full disk must not keep the daemon of its owner away: the lock itself needs no room.
     let _ = write(&mut file, &holder);
     Ok(Lock { file, holder })
@@ -123,15 +135,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(folder.path());
         assert_eq!(holder(&store), None);
-        let first = take(&store).ok().expect("free");
-        let refused = take(&store).err().expect("held").text(&store);
+        let first = take(&store, false).ok().expect("free");
+        let refused = take(&store, false).err().expect("held").text(&store);
         assert!(refused.contains(&format!("process {} on {}", std::process::id(), proc::node_name())), "{refused}");
         assert_eq!(holder(&store).unwrap().pid, std::process::id());
         drop(first);
         assert_eq!(holder(&store), None);
         assert_eq!(last_holder(&store).unwrap().ended, None, "gone without a word, as one that is killed");
-        take(&store).ok().expect("free").leave(true);
+        take(&store, false).ok().expect("free").leave(true);
         assert_eq!((holder(&store), last_holder(&store).unwrap().ended), (None, Some(Ended { work: true })));
-        assert!(take(&store).is_ok());
+        assert!(take(&store, false).is_ok());
     }
 }

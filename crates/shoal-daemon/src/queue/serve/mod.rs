@@ -98,7 +98,7 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
     let store = options.store.clone();
     let root = store.root.display().to_string();
     store.make().map_err(|e| ServeError::new(format!("{root} cannot be made: {e}")))?;
-    let lock = lock::take(&store).map_err(|no| match no {
+    let mut lock = lock::take(&store, options.auto).map_err(|no| match no {
         lock::NoLock::Held(_) => ServeError::Held(no.text(&store)),
         lock::NoLock::Broken(_) => ServeError::new(no.text(&store)),
     })?;
@@ -171,7 +171,10 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
         let (listen, names) = (&daemon.options.listen, &daemon.options.names);
         let (fingerprint, bound) = tcp::listen(&shared, listen, names).map_err(|e| tell("the door for others", e))?;
         let bound: Vec<String> = bound.iter().map(ToString::to_string).collect();
-        shared.log.say(format!("listens on {}; clients need the fingerprint {fingerprint}", bound.join(", ")));
+        lock.says(&bound);
+        let port = bound.first().and_then(|first| first.rsplit(':').next()).unwrap_or_default();
+        let name = format!("shoal://{}:{port}#{fingerprint}", crate::proc::node_name());
+        shared.log.say(format!("listens on {}; from elsewhere it is SHOAL_QUEUE={name}", bound.join(", ")));
     }
     // Last: who finds the socket finds everything else, too.
     unix::listen(&shared, daemon.options.group.as_deref()).map_err(|e| tell(&socket_shown(&store), e))?;
