@@ -7,6 +7,7 @@ use crate::later::ask::{Asker, Unreached};
 use crate::later::view::{self, RunView, Standing};
 use crate::later::{launched, places, say_unreached};
 use crate::queue::ps as queued;
+use crate::queue::table::{self, left};
 use serde_json::json;
 use shoal_core::outcome::{LOST, duration};
 use shoal_core::queue::request::SweepRow;
@@ -37,7 +38,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         }
         if !runs.is_empty() || (rows.is_empty() && sweeps.is_ok()) {
             let between = if rows.is_empty() { "" } else { "\n" };
-            crate::say::out(format!("{between}{}", table(&runs)));
+            crate::say::out(format!("{between}{}", table(&runs, table::width())));
         }
     }
     say_unreached("shoal ps", &answers.unreached);
@@ -71,9 +72,18 @@ fn as_json(runs: &[RunView], unreached: &[Unreached], sweeps: &[SweepRow]) -> se
         unreached.iter().map(|u| json!({ "host": u.host, "why": u.what, "hint": u.hint })).collect();
     json!({ "runs": runs, "unreached": unreached, "sweeps": sweeps })
 }
-fn table(runs: &[RunView]) -> String {
-    let mut rows = vec![["RUN", "STATE", "AGE", "RANKS", "HOSTS", "COMMAND"].map(String::from)];
-    for run in runs {
+
+fn table(runs: &[RunView], width: usize) -> String {
+    // One long cell would push all others off the screen; `--json` has it in full.
+    let columns = [
+        left("RUN", 0, 64),
+        left("STATE", 0, 90),
+        left("AGE", 3, 20),
+        left("RANKS", 4, 20),
+        left("HOSTS", 2, 60),
+        left("COMMAND", 5, 80),
+    ];
+    let row = |run: &RunView| {
         let state = match (&run.why, run.state) {
             (Some(why), Standing::Running) => format!("stopping: {why}"),
             (Some(why), state) => format!("{}: {why}", state.word()),
@@ -81,16 +91,9 @@ fn table(runs: &[RunView]) -> String {
         };
         let hosts: Vec<&str> = run.hosts.iter().map(String::as_str).collect();
         let ranks = format!("{}/{}", run.alive, run.total);
-        let state = cut(&flat(&state), 90);
-        rows.push([run.run.clone(), state, duration(run.age_ms), ranks, short(&hosts), one_line(&run.command)]);
-    }
-    let width = |k: usize| rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |row: &[String; 6]| {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        format!("{}\n", cells.join("  ").trim_end())
+        vec![run.run.clone(), state, duration(run.age_ms), ranks, short(&hosts), run.command.clone()]
     };
-    rows.iter().map(line).collect()
+    table::render(&columns, &runs.iter().map(row).collect::<Vec<_>>(), width)
 }
 
 /// The first few of many hosts.
@@ -100,23 +103,6 @@ fn short(hosts: &[&str]) -> String {
             format!("{first},{second},{third} and {} more", rest.len())
         }
         few => few.join(","),
-    }
-}
-
-fn one_line(command: &str) -> String {
-    cut(&flat(command), 80)
-}
-
-fn flat(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// No longer than `most`: one long cell would push all others off the screen. `--json` has it in full.
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        text.into()
-    } else {
-        format!("{}...", text.chars().take(most - 3).collect::<String>())
     }
 }
 
@@ -139,11 +125,16 @@ mod tests {
             command: "sh -c 'a\nb'".into(),
             ranks: Vec::new(),
         };
-        let text = table(&[run]);
+        let text = table(std::slice::from_ref(&run), 200);
         let last = text.lines().last().expect("a line");
         assert_eq!(
             last,
             "r1   failed: worker1 on b: exited with code 3  1 min 5 s  0/3    a,b,c and 2 more  sh -c 'a b'"
+        );
+        let narrow = table(&[run], 40);
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 40) && narrow.contains("r1   failed: worker1"),
+            "{narrow}"
         );
     }
 }
