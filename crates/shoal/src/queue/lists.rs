@@ -245,7 +245,10 @@ mod tests {
             differs: vec![("lr".into(), Value::Float(0.1)), ("net".into(), Value::Text("mlp".into()))],
             metrics: vec![("loss".into(), "0.5".into())],
             trouble: None,
+            stopping: false,
         };
+        let ending = RunRow { state: RunState::Running, ending: None, stopping: true, ..run.clone() };
+        assert!(runs(&[ending], 0, 200).contains("mlp:3.1  stopping  node1"));
         let waits = RunRow {
             state: RunState::Running,
             ending: None,

@@ -17,11 +17,13 @@ pub struct Still {
     said: String,
 }
 
-impl Still {
-    pub fn new() -> Still {
+impl Default for Still {
+    fn default() -> Still {
         Still { over: 0, since: Instant::now(), said: String::new() }
     }
+}
 
+impl Still {
     pub fn saw(&mut self, row: &SweepRow) {
         let over = row.finished + row.failed + row.stopped;
         if over != self.over {

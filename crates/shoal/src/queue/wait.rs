@@ -42,7 +42,7 @@ pub fn wait(sweep: &str, as_json: bool) -> Result<ExitCode, NotBegun> {
     let asked = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     let mut screen = Screen::new(as_json);
     let mut away_since: Option<Instant> = None;
-    let mut still = Still::new();
+    let mut still = Still::default();
     loop {
         let news = follow(sweep);
         loop {

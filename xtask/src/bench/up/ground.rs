@@ -1,7 +1,7 @@
 //! What a cluster's life takes: programs, files to mount and to send, fresh hosts, and the one file that both read.
 
 use anyhow::{Context, Result, bail};
-use shoal_testkit::hosts::{Hosts, HostsSpec};
+use shoal_testkit::hosts::{Hosts, HostsSpec, SharedDrive};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +12,8 @@ pub const PORT: u16 = 6379;
 pub const LIMITS: &str = "--num-cpus=1 --object-store-memory=78643200";
 /// Mounted on every node.
 const FILES: usize = 200;
+/// Where nodes leave their marks, as they see it.
+const MARKS: &str = "/media/marks";
 /// One command, however slow.
 const BOUND: Duration = Duration::from_secs(420);
 /// Commands take from 100 ms on.
@@ -78,10 +80,10 @@ impl Tools {
     fn share(&self) -> Result<Vec<PathBuf>> {
         let python = std::fs::canonicalize(self.ray.join("bin/python")).context("Ray's Python")?;
         let behind = python.ancestors().nth(2).map(Path::to_path_buf);
-        Ok([self.ray.clone(), self.marks()].into_iter().chain(behind).collect())
+        Ok([self.ray.clone()].into_iter().chain(behind).collect())
     }
 
-    /// Where nodes leave their marks.
+    /// Where nodes leave their marks, as we see it.
     pub fn marks(&self) -> PathBuf {
         self.folder.join("marks")
     }
@@ -119,7 +121,8 @@ impl<'t> Ground<'t> {
         for part in ["run", "tmp"] {
             std::fs::create_dir_all(home.join(part)).context("a home for the client")?;
         }
-        let hosts = Hosts::up(HostsSpec { share: tools.share()?, ..HostsSpec::new("up", count) });
+        let drive = Some(SharedDrive { folder: tools.marks(), at: MARKS.into() });
+        let hosts = Hosts::up(HostsSpec { share: tools.share()?, drive, ..HostsSpec::new("up", count) });
         let ground = Self { tools, who, hosts: hosts.context("the test hosts")?, home, cluster };
         // As on a machine where Ray is installed: found by name in every shell.
         let profile = format!(
@@ -136,7 +139,7 @@ impl<'t> Ground<'t> {
     }
 
     fn text(&self, starts: Starts) -> String {
-        let mark = format!("touch {}/$(hostname)", self.tools.marks().display());
+        let mark = format!("touch {MARKS}/$(hostname)");
         let ray = |start: String| format!("\n  - ray stop\n  - {start}");
         let head = ray(format!("{} --autoscaling-config=~/ray_bootstrap_config.yaml", start_head()));
         let (head, worker) = match starts {
