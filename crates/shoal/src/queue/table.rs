@@ -50,12 +50,11 @@ pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String 
         }
         shown.remove(at);
     }
-    // Nothing more can be left out: the widest is cut, and the next, until it fits or nothing could be read any more.
+    // Nothing more can be left out: the widest is cut, and the next, until it fits or nothing could be read any more. What a line is
+    // about stays whole: people copy it.
     while total(&shown) > width {
-        let Some((_, widest)) = shown.iter_mut().max_by_key(|(_, width)| *width).filter(|(_, width)| *width > READABLE)
-        else {
-            break;
-        };
+        let others = shown.iter_mut().filter(|(k, width)| *k > 0 && *width > READABLE);
+        let Some((_, widest)) = others.max_by_key(|(_, width)| *width) else { break };
         *widest -= 1;
     }
     let line = |text: &dyn Fn(usize) -> String| {

@@ -214,9 +214,11 @@ impl Keeper {
         if let Some(since) = self.idle_since {
             not_after(since + IDLE);
         }
+        // Nobody can be told as long as nobody listens: to wake up for that would be to never sleep.
+        let heard = self.line.as_ref().is_some_and(|line| line.greeted);
         for live in self.live.values() {
             live.deadline.into_iter().for_each(&mut not_after);
-            if !live.told && live.leader.is_none() {
+            if heard && !live.told && live.leader.is_none() {
                 not_after(live.started + WORTH_TELLING);
             }
             if live.sweep.is_some() {
