@@ -110,8 +110,15 @@ fn the_daemon_ends_and_runs_do_not() {
         (runs["runs"][0]["state"] == "finished").then_some(())
     });
     assert_eq!(desk.says(&["logs", "mlp:0.0"]), "started\nover\n");
-    // One store, one daemon.
+    // One store, one daemon: one that a client started gives way to one that somebody means to run, and nobody else does.
+    let mut meant = desk.shoal(&["serve"]).spawn().expect("shoal runs");
+    until(support::desk::BOUND, "it to take over", || {
+        read(&desk.store().join("lock")).contains(&format!("\"pid\":{},", meant.id())).then_some(())
+    });
     desk.fails(3, &["serve"], &["is served by process"]);
+    until(support::desk::BOUND, "its socket", || desk.store().join("socket").exists().then_some(()));
+    desk.says(&["serve", "--stop"]);
+    assert!(meant.wait().expect("an end").success());
 }
 
 #[test]
