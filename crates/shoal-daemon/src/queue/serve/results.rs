@@ -93,7 +93,12 @@ impl Part {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = shared.store.incoming().join(format!("results-{}-{count}", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        // The store's own folders are made again if somebody removes them.
+        let file = match open() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => shared.store.make().and_then(|()| open())?,
+            done => done?,
+        };
         Ok(Part { path, file, length: 0 })
     }
 }
