@@ -186,7 +186,7 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
     let problem = |e: io::Error| problem_of(job, &e);
     fs::create_dir_all(parent).map_err(problem)?;
     for (name, content) in &job.note.beside {
-        if !put_beside(parent, name, content).map_err(problem)? {
+        if !put_beside(parent, name, content, &last.to_string_lossy()).map_err(problem)? {
             let other = job.to.with_file_name(name);
             return Err(Problem::Never(format!(
                 "{} is of another configuration, of another queue perhaps",
@@ -194,7 +194,7 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
             )));
         }
     }
-    let diff = put_diff(parent, &job.note, &job.here.trees).map_err(problem)?;
+    let diff = put_diff(parent, &job.note, &job.here.trees, &last.to_string_lossy()).map_err(problem)?;
     let staged = parent.join(format!(".{}.part", last.to_string_lossy()));
     room::remove(&staged).map_err(problem)?;
     let copied = copy(&job.room, &staged, &job.note.ours.iter().map(OsStr::new).collect(), 0)
@@ -207,16 +207,18 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
     Ok(Some(Staged { from: staged, to, _root: root }))
 }
 
-/// Whole or not at all; whoever was first counts. False if they said something else: results of the two would be mixed.
-fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
+/// Whole or not at all; whoever was first counts. False if they said something else: results of the two would be mixed. `by`: whose results come
+/// with it. What an agent left half that was killed is found by that name when these results come again.
+fn put_beside(parent: &Path, name: &str, content: &str, by: &str) -> io::Result<bool> {
     let path = parent.join(name);
     if Path::new(name).components().count() != 1 {
         return Ok(true);
     }
+    let beside = parent.join(format!(".{name}.{by}.part"));
     if path.exists() {
+        let _ = fs::remove_file(&beside);
         return Ok(fs::read(&path)? == content.as_bytes());
     }
-    let beside = parent.join(format!(".{name}.{}.part", std::process::id()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(&beside)?;
         file.write_all(content.as_bytes())?;
@@ -229,21 +231,27 @@ fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
 }
 
 /// The difference to the commit, once for all configurations; its name as seen from a run's folder. Nothing if this host does not have it.
-fn put_diff(parent: &Path, note: &Note, trees: &Path) -> io::Result<Option<String>> {
+fn put_diff(parent: &Path, note: &Note, trees: &Path, by: &str) -> io::Result<Option<String>> {
     let Some(origin) = &note.origin else { return Ok(None) };
     let (Some(name), Some(digest), Some(runs)) = (origin.diff_name(), &origin.diff, parent.parent()) else {
         return Ok(None);
     };
     let from = trees.join(digest).join(DIFF_FILE);
     let path = runs.join(&name);
-    if !path.exists() {
+    let cell = parent.file_name().unwrap_or_default().to_string_lossy();
+    let beside = runs.join(format!(".{name}.{cell}.{by}.part"));
+    if path.exists() {
+        let _ = fs::remove_file(&beside);
+    } else {
         if !trees::is_here(trees, digest) || !from.is_file() {
             return Ok(None);
         }
-        let beside = runs.join(format!(".{name}.{}.part", std::process::id()));
-        fs::write(&beside, fs::read(&from)?)?;
-        File::open(&beside)?.sync_data()?;
-        fs::rename(&beside, &path)?;
+        let write = || {
+            fs::write(&beside, fs::read(&from)?)?;
+            File::open(&beside)?.sync_data()?;
+            fs::rename(&beside, &path)
+        };
+        write().inspect_err(|_| drop(fs::remove_file(&beside)))?;
     }
     Ok(Some(format!("../../{name}")))
 }
@@ -310,6 +318,7 @@ pub mod tests {
         fs::create_dir(&results).unwrap();
         // What an agent left that was killed in between.
         fs::create_dir_all(results.join("mlp/runs/param_003/.t_num0.part/old")).unwrap();
+        fs::write(results.join("mlp/runs/param_003/.param2val.yaml.t_num0.part"), "lr").unwrap();
         for _ in 0..2 {
             assert!(all(std::slice::from_ref(&job))[0].is_ok());
         }
