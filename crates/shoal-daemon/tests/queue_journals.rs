@@ -63,6 +63,7 @@ fn everything() -> Vec<Event> {
         assigned(2, "b", None),
         assigned(3, "a", None),
         Event::Began { at: 21, attempt: attempt("mlp", 0, 1) },
+        Event::ResultsWait { at: 22, host: "a".into(), attempt: attempt("mlp", 0, 1), rank: 0 },
         end(0, "a", Ending::Exited(0)),
         end(1, "a", Ending::Exited(3)),
         Event::StopAsked { at: 31, by: "ann".into(), target: run(3) },

@@ -7,7 +7,7 @@ use super::{Attempt, Moment, Target};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever the meaning of a field does (WIRE-1).
-pub const EVENT_VERSION: u32 = 1;
+pub const EVENT_VERSION: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +40,13 @@ pub enum Event {
         at: Moment,
         host: String,
         ended: Box<Ended>,
+    },
+    /// The program of one process is over, and what it left waits for its place: it holds no seat any more, and is not over (QUEUE-2).
+    ResultsWait {
+        at: Moment,
+        host: String,
+        attempt: Attempt,
+        rank: u32,
     },
     /// Somebody asked for it. Runs that wait are stopped at once; those that live are asked to end.
     StopAsked {

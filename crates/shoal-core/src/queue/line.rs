@@ -9,7 +9,7 @@ use super::{Attempt, Moment};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever the meaning of a message does (WIRE-1).
-pub const LINE_VERSION: u32 = 1;
+pub const LINE_VERSION: u32 = 2;
 pub const JSON_LIMIT: usize = 4 << 20;
 pub const BODY_LIMIT: usize = 1 << 20;
 
@@ -66,6 +66,8 @@ pub enum ToHost {
         ask: u64,
     },
     Ping,
+    /// Nothing follows: the daemon ends, and nothing is left to run. A keeper without runs need not stay for the next daemon.
+    Rest,
     /// End everything of this store on the host, then leave nothing behind.
     Leave {
         stop_runs: bool,
@@ -90,6 +92,10 @@ pub enum FromHost {
     },
     Ended {
         ended: Vec<Ended>,
+    },
+    /// Their programs are over, and what they left waits for its place: they hold no seat. `Ended` comes when it is there.
+    ResultsWait {
+        waiting: Vec<(Attempt, u32)>,
     },
     Facts {
         facts: Box<HostFacts>,

@@ -42,6 +42,9 @@ pub struct Start {
     /// What the folder for results is known by; nothing is put into another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results_mark: Option<String>,
+    /// It gets a folder with `run.json` even if it leaves no file: somebody named the place, and looks there for all that have finished.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
     /// For `run.json`; none where the source is under no version control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,

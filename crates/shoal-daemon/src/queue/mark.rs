@@ -57,6 +57,14 @@ fn make(path: &Path) -> io::Result<String> {
     Ok(mark)
 }
 
+/// One more mark: it is the folder that somebody meant.
+pub fn add(folder: &Path, mark: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o644).open(folder.join(NAME))?;
+    // On a line of its own, whatever is before it.
+    file.write_all(format!("\n{mark}\n").as_bytes())?;
+    file.sync_all()
+}
+
 /// Whether the folder bears the mark.
 pub fn is_on(folder: &Path, mark: &str) -> bool {
     marks(folder).is_ok_and(|marks| marks.iter().any(|one| one == mark))
@@ -84,6 +92,8 @@ mod tests {
         assert_ne!(leave(&other).unwrap(), mark);
         fs::write(other.join(NAME), format!("older\n{mark}\n")).unwrap();
         assert!(is_on(&other, &mark), "two drives may be one");
+        add(&other, "third").unwrap();
+        assert!(is_on(&other, &mark) && is_on(&other, "third"));
         assert_eq!(leave(Path::new("here")), None);
     }
 

@@ -134,20 +134,24 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
 
 /// The file is there with all of its content, or as it was before, whatever happens meanwhile.
 pub fn write_durable(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let beside = folder.join(format!(".{name}.{}", std::process::id()));
-    let _ = fs::remove_file(&beside);
+    write_by_way_of(&path.with_file_name(format!(".{name}.{}", std::process::id())), path, content, mode)
+}
+
+/// The same, by way of a file beside it that whoever does it again finds.
+pub fn write_by_way_of(beside: &Path, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let _ = fs::remove_file(beside);
     let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(beside)?;
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(&beside, path)?;
+        fs::rename(beside, path)?;
         sync_folder(folder)
     };
     let written = write();
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(beside);
     }
     written
 }

@@ -67,6 +67,7 @@ pub fn argv(cell: u32, words: &[&str]) -> Start {
         grace_seconds: 2,
         publish: Publish::Send(format!("s/runs/param_{cell:03}/t_num0")),
         results_mark: None,
+        always: false,
         origin: None,
     }
 }
@@ -284,6 +285,16 @@ impl Line {
         let attempt = start.attempt.clone();
         self.start(vec![start]);
         self.end_of(&attempt)
+    }
+
+    /// What is wrong, as soon as somebody says so.
+    pub fn trouble(&mut self, part: &str) -> String {
+        self.wait(&format!("trouble with `{part}`"), |line| {
+            line.seen.iter().find_map(|(m, _)| match m {
+                FromHost::Trouble { what, over: false, .. } if what.contains(part) => Some(what.clone()),
+                _ => None,
+            })
+        })
     }
 
     pub fn wait_alive(&mut self, attempt: &Attempt) {

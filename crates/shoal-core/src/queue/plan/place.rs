@@ -29,6 +29,7 @@ impl Asker<'_> {
         room.host.is_among(&sweep.wants.on)
             && (room.host.owner_is_away() || room.host.is_owned_by(&sweep.owner))
             && !suspect::is_kept_from(self.state, room.key)
+            && !self.state.is_kept_off(room.key, room.host)
     }
 }
 

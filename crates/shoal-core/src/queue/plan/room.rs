@@ -149,7 +149,7 @@ pub(in crate::queue) fn seats_on<'q>(
         let both = live.and_then(|live| Some((live, queue.sweeps.get(&run.0)?)));
         both.into_iter().flat_map(move |(live, state)| {
             let need = Need { shape: live.shape, ..Need::of(state) };
-            let here = live.seats.iter().filter(move |seat| seat.host == key && !seat.over);
+            let here = live.seats.iter().filter(move |seat| seat.host == key && seat.holds());
             here.map(move |seat| (seat, need, state, live, *run))
         })
     })

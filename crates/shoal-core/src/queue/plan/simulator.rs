@@ -34,6 +34,8 @@ struct Process {
     began: Option<Moment>,
     ends: Moment,
     ending: Ending,
+    /// What it leaves waits this long for its place.
+    waits: u64,
 }
 
 struct Machine {
@@ -41,6 +43,8 @@ struct Machine {
     facts: HostFacts,
     connected: bool,
     processes: Vec<Process>,
+    /// Their results wait for their place, until then.
+    unplaced: Vec<(Ended, Moment)>,
     /// Told again and again until they are acknowledged.
     over: Vec<Ended>,
     /// Every attempt it ever heard of: none is started twice.
@@ -83,8 +87,8 @@ impl Simulator {
         let name = policy.name.clone();
         self.event(Event::HostAdded { at: self.now, policy: policy.clone() });
         self.event(Event::HostSeen { at: self.now, name: name.clone(), facts: Box::new(facts.clone()) });
-        let machine =
-            Machine { policy, facts, connected: true, processes: Vec::new(), over: Vec::new(), known: BTreeSet::new() };
+        let (processes, unplaced, over, known) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
+        let machine = Machine { policy, facts, connected: true, processes, unplaced, over, known };
         self.machines.insert(name, machine);
     }
 
@@ -157,6 +161,7 @@ impl Simulator {
             n if n == fails && fails > 0 => Ending::NotPublished { why: "full".into() },
             _ => Ending::Exited(0),
         };
+        let waits = if self.dice.one_in(8) { self.dice.below(3_000) } else { 0 };
         let Some(machine) = self.machines.get_mut(&seat.host).filter(|machine| machine.connected) else { return };
         if machine.known.insert((attempt.clone(), rank)) {
             let seat = seat.clone();
@@ -168,6 +173,7 @@ impl Simulator {
                 began: None,
                 ends: takes,
                 ending,
+                waits,
             });
             self.run_on(&self.machines.keys().cloned().collect::<Vec<_>>());
         }
@@ -193,14 +199,22 @@ impl Simulator {
                     .partition(|process| process.began.is_some() && process.ends <= now);
                 machine.processes = still;
                 changed |= !over.is_empty();
-                machine.over.extend(over.into_iter().map(|process| {
-                    let began = process.began.unwrap_or(now);
-                    ended(process.attempt, process.rank, process.ending, began, process.ends.max(began))
-                }));
+                for process in over {
+                    let (waits, began) = (process.waits, process.began.unwrap_or(now));
+                    let end = ended(process.attempt, process.rank, process.ending, began, process.ends.max(began));
+                    match waits > 0 && end.ending.success() {
+                        true => machine.unplaced.push((end, now + waits)),
+                        false => machine.over.push(end),
+                    }
+                }
                 if !changed {
                     break;
                 }
             }
+            let (placed, still) = std::mem::take(&mut machine.unplaced).into_iter().partition(|(_, at)| *at <= now);
+            machine.unplaced = still;
+            let placed: Vec<(Ended, Moment)> = placed;
+            machine.over.extend(placed.into_iter().map(|(end, _)| end));
         }
     }
 
@@ -208,6 +222,15 @@ impl Simulator {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(name).filter(|machine| machine.connected) else { return };
         let mut taken_back = Vec::new();
+        // Nobody wants what it left any more.
+        machine.unplaced.retain(|(end, _)| {
+            let given_up = end.attempt == *attempt;
+            if given_up {
+                let ending = Ending::NotPublished { why: "stopped".into() };
+                machine.over.push(Ended { ending, ..end.clone() });
+            }
+            !given_up
+        });
         for process in machine.processes.iter_mut().filter(|process| process.attempt == *attempt) {
             process.ending = Ending::Stopped;
             match process.began {
@@ -241,7 +264,15 @@ impl Simulator {
 
     fn listen(&mut self, name: &str) {
         let Some(machine) = self.machines.get_mut(name).filter(|machine| machine.connected) else { return };
+        let unplaced: Vec<(Attempt, u32)> =
+            machine.unplaced.iter().map(|(end, _)| (end.attempt.clone(), end.rank)).collect();
         let mut over = std::mem::take(&mut machine.over);
+        // Said again and again; the daemon writes it down once.
+        for (attempt, rank) in unplaced {
+            if self.queue.holds_seat(&attempt, rank, name) || self.dice.one_in(5) {
+                self.event(Event::ResultsWait { at: self.now, host: name.into(), attempt, rank });
+            }
+        }
         // Words arrive in any order, and sometimes twice.
         if over.len() > 1 && self.dice.one_in(3) {
             let at = self.dice.below(over.len() as u64) as usize;
@@ -300,12 +331,17 @@ impl Simulator {
         let now = self.now;
         if booted {
             let gone = std::mem::take(&mut machine.processes);
-            machine.over.extend(gone.into_iter().map(|process| {
-                let lost = Ending::Lost { why: "booted".into() };
-                ended(process.attempt, process.rank, lost, process.began.unwrap_or(now), now)
-            }));
+            let lost = Ending::Lost { why: "booted".into() };
+            machine.over.extend(
+                gone.into_iter().map(|process| {
+                    ended(process.attempt, process.rank, lost.clone(), process.began.unwrap_or(now), now)
+                }),
+            );
+            let gone = std::mem::take(&mut machine.unplaced);
+            machine.over.extend(gone.into_iter().map(|(end, _)| Ended { ending: lost.clone(), ..end }));
         }
-        let alive: Vec<Attempt> = machine.processes.iter().map(|process| process.attempt.clone()).collect();
+        let alive = machine.processes.iter().map(|process| &process.attempt);
+        let alive: Vec<Attempt> = alive.chain(machine.unplaced.iter().map(|(end, _)| &end.attempt)).cloned().collect();
         let facts = Box::new(machine.facts.clone());
         self.listen(name);
         for attempt in alive {
@@ -377,7 +413,8 @@ impl Simulator {
 
     /// Whether anything can still happen without somebody's help.
     pub fn is_quiet(&self) -> bool {
-        self.machines.values().all(|machine| machine.processes.is_empty() && machine.over.is_empty())
-            && self.queue.wake_at().is_none()
+        let idle =
+            |machine: &Machine| machine.processes.is_empty() && machine.unplaced.is_empty() && machine.over.is_empty();
+        self.machines.values().all(idle) && self.queue.wake_at().is_none()
     }
 }

@@ -167,7 +167,8 @@ impl<'q> Starts<'q> {
                 return Step::NoRoom;
             }
             // A host that is kept from this sweep may take another of the same need.
-            if current.state.tallies.values().all(|tally| tally.in_a_row == 0) {
+            let state = current.state;
+            if state.tallies.values().all(|tally| tally.in_a_row == 0) && state.unplaced.is_empty() {
                 self.blocked.push(memo);
             }
             return Step::NoRoom;

@@ -2,6 +2,7 @@
 
 use crate::queue::Moment;
 use crate::queue::event::Action;
+use crate::queue::state::live::Live;
 use crate::queue::state::runs::State;
 use crate::queue::state::{Queue, RunKey};
 use std::collections::BTreeSet;
@@ -36,14 +37,17 @@ pub(super) fn stops(queue: &Queue, now: Moment) -> Vec<Action> {
 
 /// Others' runs on the desk of somebody who is back.
 fn disturbing(queue: &Queue) -> impl Iterator<Item = (RunKey, String)> {
-    let back = queue.hosts.values().filter(|host| host.silent.is_none() && !host.owner_is_away());
-    back.flat_map(move |host| {
+    let back = queue.hosts.iter().filter(|(_, host)| host.silent.is_none() && !host.owner_is_away());
+    back.flat_map(move |(key, host)| {
         let name = &host.policy.name;
         let owner = host.policy.owner.as_ref().map_or("", |owner| owner.user.as_str());
         let others = host
             .live
             .iter()
             .filter(move |run| queue.sweeps.get(&run.0).is_some_and(|state| state.sweep.owner != owner));
+        // Whose program is over disturbs nobody.
+        let runs = |live: &Live| live.seats.iter().any(|seat| seat.host == *key && seat.holds());
+        let others = others.filter(move |run| queue.live.get(run).is_some_and(runs));
         others.map(move |run| (*run, format!("{owner} is back at {name}")))
     })
 }

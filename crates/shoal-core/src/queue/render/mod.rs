@@ -68,6 +68,8 @@ pub fn start(
         grace_seconds: sweep.rules.grace_seconds,
         publish: publish(sweep, result, local, results_root),
         results_mark: sweep.rules.results_mark.clone().filter(|_| sweep.rules.results.is_some()),
+        // What further ranks of a gang leave is no result of its own.
+        always: sweep.rules.results.is_some() && rank == 0,
         origin: origin(&sweep.provenance),
     })
 }

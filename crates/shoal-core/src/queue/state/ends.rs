@@ -97,7 +97,13 @@ impl Queue {
                 sweep.runs.change(run, |slot| slot.state = State::Finished);
                 sweep.succeeded(ms);
             }
-            _ if live.asked => sweep.runs.change(run, |slot| slot.state = State::Stopped),
+            failure if live.asked => {
+                sweep.runs.change(run, |slot| slot.state = State::Stopped);
+                // Says where what it left is.
+                if let Some((ending @ Ending::NotPublished { .. }, _)) = failure {
+                    sweep.keep_ending(run, ending);
+                }
+            }
             Some((ending, host)) if ending.is_of_the_program() => self.failed(key, ending, host),
             // In line and never begun: it was only taken back.
             None if live.since.is_none() => sweep.runs.change(run, |slot| slot.state = State::Waiting),

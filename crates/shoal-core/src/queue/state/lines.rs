@@ -10,12 +10,14 @@ impl Queue {
     /// Only a run that waits, only its next attempt, only on hosts that there are.
     pub(super) fn assigned(&mut self, at: Moment, attempt: &Attempt, places: &[Seat], after: Option<&Attempt>) {
         let Some(key) = self.run_key(&attempt.run) else { return };
-        let ahead = after.and_then(|ahead| self.live_key(ahead)).filter(|ahead| ahead.0 == key.0);
+        // Whoever holds no seat has none to leave to others.
+        let leaves = |ahead: &RunKey| ahead.0 == key.0 && self.live.get(ahead).is_some_and(|live| !live.waits());
+        let ahead = after.and_then(|ahead| self.live_key(ahead)).filter(leaves);
         let seats: Option<Vec<HeldSeat>> = places
             .iter()
             .map(|seat| {
                 let (host, devices) = (self.host_key(&seat.host)?, seat.devices.clone());
-                Some(HeldSeat { host, devices, meet: seat.meet.clone(), over: false })
+                Some(HeldSeat { host, devices, meet: seat.meet.clone(), waits: false, over: false })
             })
             .collect();
         let Some(seats) = seats.filter(|seats| !seats.is_empty()) else { return };
@@ -131,7 +133,7 @@ impl Queue {
         live.since = Some(at);
         let Some(sweep) = self.sweeps.get_mut(&key.0) else { return };
         sweep.heads.insert(key.1);
-        for seat in live.seats.iter().filter(|seat| !seat.over) {
+        for seat in live.seats.iter().filter(|seat| seat.holds()) {
             if let Some(host) = self.hosts.get_mut(&seat.host) {
                 host.used.take(&live.shape);
             }
@@ -141,20 +143,27 @@ impl Queue {
         }
     }
 
-    /// One process is over: what it held is free.
+    /// What one process held is free.
+    pub(super) fn give_back(&mut self, key: RunKey, rank: usize, at: Moment) {
+        let (Some(live), Some(sweep)) = (self.live.get(&key), self.sweeps.get(&key.0)) else { return };
+        let held = live.seats.get(rank).filter(|seat| seat.holds());
+        let (Some(seat), Some(since)) = (held, live.since) else { return };
+        if let Some(host) = self.hosts.get_mut(&seat.host) {
+            host.used.give_back(&live.shape);
+        }
+        if let Some(user) = self.users.get_mut(sweep.user as usize) {
+            user.release(live.weight, since, at);
+        }
+    }
+
+    /// One process is over.
     pub(super) fn release(&mut self, key: RunKey, rank: usize, at: Moment) {
-        let (Some(live), Some(sweep)) = (self.live.get_mut(&key), self.sweeps.get(&key.0)) else { return };
+        self.give_back(key, rank, at);
+        self.wait_no_more(key, rank);
+        let Some(live) = self.live.get_mut(&key) else { return };
         let Some(seat) = live.seats.get_mut(rank) else { return };
         seat.over = true;
         let host = seat.host;
-        if let Some(since) = live.since {
-            if let Some(host) = self.hosts.get_mut(&host) {
-                host.used.give_back(&live.shape);
-            }
-            if let Some(user) = self.users.get_mut(sweep.user as usize) {
-                user.release(live.weight, since, at);
-            }
-        }
         if live.seats.iter().all(|seat| seat.over || seat.host != host)
             && let Some(host) = self.hosts.get_mut(&host)
         {

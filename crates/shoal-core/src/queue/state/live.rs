@@ -45,6 +45,8 @@ pub(in crate::queue) struct HeldSeat {
     pub host: u32,
     pub devices: Vec<Held>,
     pub meet: Option<Meet>,
+    /// Its program is over, and what it left waits for its place.
+    pub waits: bool,
     pub over: bool,
 }
 
@@ -68,7 +70,19 @@ impl Shape {
     }
 }
 
+impl HeldSeat {
+    /// Whether a process is there, or will be: what it takes of its host is taken (PLAN-2).
+    pub fn holds(&self) -> bool {
+        !self.over && !self.waits
+    }
+}
+
 impl Live {
+    /// Nothing of it runs any more, and not all of it is over.
+    pub fn waits(&self) -> bool {
+        !self.is_over() && !self.seats.iter().any(HeldSeat::holds)
+    }
+
     pub fn is_over(&self) -> bool {
         self.seats.iter().all(|seat| seat.over)
     }

@@ -9,6 +9,7 @@
 //! | `sweeps`, `hosts`, `live` | what is known of a sweep, a host, a live attempt |
 //! | `lines` | who holds a seat, and who is next in line for it |
 //! | `ends` | what the end of an attempt changes |
+//! | `waits` | what if a program is over and its results have no place |
 //! | `asked` | what people's wishes change |
 //! | `machines` | what hosts change by coming, falling silent and going |
 //! | `top_up` | what a submission adds to what is there |
@@ -26,6 +27,7 @@ mod rows;
 pub(in crate::queue) mod runs;
 pub(in crate::queue) mod sweeps;
 mod top_up;
+mod waits;
 
 pub use look::LiveAttempt;
 pub use top_up::{Refusal, again, changes, top_up};
@@ -73,6 +75,7 @@ impl Queue {
             Event::Assigned { at, attempt, places, after } => self.assigned(*at, attempt, places, after.as_ref()),
             Event::Began { at, attempt } => self.began(*at, attempt),
             Event::Ended { at, host, ended } => self.ended(*at, host, ended),
+            Event::ResultsWait { at, host, attempt, rank } => self.results_wait(*at, host, attempt, *rank),
             Event::StopAsked { target, by, .. } => self.stop_asked(target, by),
             Event::Stopping { attempt, checkpoint_first, .. } => self.stopping(attempt, *checkpoint_first),
             Event::Retried { target, .. } => self.retried(target),

@@ -29,6 +29,8 @@ pub(in crate::queue) struct SweepState {
     pub outcomes: Outcomes,
     /// How it fares on each host.
     pub tallies: BTreeMap<u32, Tally>,
+    /// Results of it that wait for their place, by host.
+    pub unplaced: BTreeMap<u32, u32>,
     /// Runs that hold a seat.
     pub heads: BTreeSet<u32>,
     /// Runs that are on a host, in line behind one of those.
@@ -94,6 +96,7 @@ impl SweepState {
             measured: Measured::default(),
             outcomes: Outcomes::default(),
             tallies: BTreeMap::new(),
+            unplaced: BTreeMap::new(),
             heads: BTreeSet::new(),
             chained: 0,
             avoid: BTreeMap::new(),

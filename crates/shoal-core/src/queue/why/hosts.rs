@@ -48,13 +48,24 @@ pub(super) fn none_would(queue: &Queue, asker: &Asker) -> Option<Reason> {
         ));
     }
     let good: Vec<_> = free.iter().copied().filter(|(key, _)| !suspect::is_kept_from(asker.state, *key)).collect();
-    (seats(&good, need, false) < need.ranks).then(|| {
+    if seats(&good, need, false) < need.ranks {
         let bad = free.iter().filter(|(key, _)| suspect::is_kept_from(asker.state, *key));
         let names: Vec<&str> = bad.map(|(_, host)| host.policy.name.as_str()).collect();
-        reason(
+        return Some(reason(
             "host_fails",
             format!("runs of this sweep keep failing on {}; it waits for another host", names.join(", ")),
-        )
+        ));
+    }
+    let placed: Vec<_> = good.iter().copied().filter(|(key, host)| !asker.state.is_kept_off(*key, host)).collect();
+    (seats(&placed, need, false) < need.ranks).then(|| {
+        let kept = good.iter().filter(|(key, host)| asker.state.is_kept_off(*key, host));
+        let count = |key: &u32| asker.state.unplaced.get(key).copied().unwrap_or(0);
+        let each: Vec<String> = kept.map(|(key, host)| format!("{} on {}", count(key), host.policy.name)).collect();
+        let text = format!(
+            "results of its sweep wait for their place ({}); nothing more of it starts there until they have it",
+            each.join(", ")
+        );
+        reason("results_wait", text)
     })
 }
 

@@ -44,18 +44,21 @@ pub fn why(queue: &Queue, target: &Target, now: Moment) -> Vec<WhyRow> {
         Target::Cell(_, cell) => {
             (0..state.runs.reps().min(MOST_ROWS)).filter_map(|rep| state.runs.index(*cell, rep)).collect()
         }
-        Target::Sweep(_) => examples(state),
+        Target::Sweep(_) => examples(queue, state, key),
     };
     runs.into_iter().filter_map(|run| row(queue, state, (key, run), now)).collect()
 }
 
-fn examples(state: &SweepState) -> Vec<u32> {
+fn examples(queue: &Queue, state: &SweepState, key: u32) -> Vec<u32> {
     let states = [State::Waiting, State::Live, State::Failed, State::Stopped, State::Finished];
     let first = |wanted: State| {
         let is = |run: &u32| state.runs.get(*run).is_some_and(|slot| slot.state == wanted);
         match wanted {
             State::Waiting => state.runs.waiting_from(0),
-            State::Live => state.heads.first().copied(),
+            State::Live => {
+                let any = || queue.live.range((key, 0)..=(key, u32::MAX)).next().map(|((_, run), _)| *run);
+                state.heads.first().copied().or_else(any)
+            }
             _ if state.runs.count(wanted) == 0 => None,
             _ => (0..state.runs.len()).find(is),
         }
@@ -71,7 +74,7 @@ fn row(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<Wh
         State::Live => lives(queue, state, key, now)?,
         State::Finished => reason("done", "it has finished"),
         State::Failed => failed(state, key.1, &run, slot.free),
-        State::Stopped => reason("stopped", format!("somebody stopped it; `shoal retry {run}` starts it again")),
+        State::Stopped => stopped(state, key.1, &run),
     };
     let shown: RunState = queue.shown(key, slot.state);
     Some(WhyRow { run, state: shown, reason: why.text, code: why.code.into(), starts_at: why.starts_at })
@@ -81,6 +84,11 @@ fn failed(state: &SweepState, index: u32, run: &RunId, free: u8) -> Reason {
     let how = state.endings.get(&index).map_or_else(|| "it failed".into(), |ending| format!("it failed: {ending}"));
     let often = if free > 20 { format!(" (it was given up after {} such ends)", free) } else { String::new() };
     reason("failed", format!("{how}{often}; `shoal logs {run}` shows its output, `shoal retry {run}` starts it again"))
+}
+
+fn stopped(state: &SweepState, index: u32, run: &RunId) -> Reason {
+    let left = state.endings.get(&index).map_or_else(String::new, |ending| format!(" ({ending})"));
+    reason("stopped", format!("somebody stopped it{left}; `shoal retry {run}` starts it again"))
 }
 
 fn lives(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<Reason> {
@@ -101,6 +109,10 @@ fn lives(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<
         let starts_at = estimate::ends_at(state, queue.live.get(&queue.first_of_line(key))?, now);
         let text = format!("it starts on {on} when {ahead} is over");
         return Some(Reason { code: "in_line", text, starts_at: Some(starts_at) });
+    }
+    if live.waits() {
+        let text = format!("its program is over; what it left waits on {on} for its place, and it holds no seat");
+        return Some(reason("results_wait", text));
     }
     Some(reason("running", format!("it runs on {on}")))
 }

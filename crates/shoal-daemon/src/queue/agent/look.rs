@@ -5,7 +5,7 @@ use super::numbers::{self, Numbers};
 use super::{publish, room, tensorboard};
 use crate::keeper::command::{expand, home};
 use crate::queue::keeper::diary::note;
-use crate::queue::keeper::folder::Folder;
+use crate::queue::keeper::folder::{Folder, make};
 use crate::queue::keeper::packs::{self, Packed};
 use crate::queue::keeper::words::Over;
 use shoal_core::queue::work::{Ended, Publish};
@@ -19,7 +19,7 @@ pub struct Looked {
     pub name: String,
     pub note: Note,
     pub ended: Ended,
-    /// Its folder, if it succeeded and left something in it.
+    /// Its folder, if it succeeded and left something in it, or gets a place in any case.
     pub leaves: Option<PathBuf>,
 }
 
@@ -60,9 +60,9 @@ pub fn look(folder: &Folder, over: &Over, note: Note) -> Looked {
         numbers.merge(of_file(&room.join("metrics.jsonl")));
         let empty = is_empty(&room, &note.ours);
         match (over.ending.success(), empty) {
-            (true, false) => leaves = Some(room),
+            (true, empty) if !empty || note.always => leaves = Some(room),
             (false, false) => put_aside(folder, &over.name),
-            (_, true) => drop(room::remove(&room)),
+            _ => drop(room::remove(&room)),
         }
     } else if over.ending.success()
         && let Publish::Folder(to) = &note.publish
@@ -98,7 +98,8 @@ pub fn put_aside(folder: &Folder, name: &str) {
     let (from, to) = (folder.work().join(name), folder.attempts().join(name));
     if from.is_dir() {
         let _ = room::remove(&to);
-        if let Err(e) = fs::rename(&from, &to) {
+        let moved = fs::rename(&from, &to).or_else(|_| make(&folder.attempts()).and_then(|()| fs::rename(&from, &to)));
+        if let Err(e) = moved {
             note("agent", format!("{} could not be put aside: {e}", from.display()));
         }
     }

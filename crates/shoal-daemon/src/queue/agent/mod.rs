@@ -13,6 +13,8 @@
 //! | `packages` | what an environment's Python has, for those who want to do it again |
 //! | `ends`, `look` | what is made of an end before it is told; what the run left |
 //! | `publish`, `send` | how results become visible, here or at the daemon |
+//! | `placing` | when results are put in place, and who waits |
+//! | `root`, `marks` | whether a folder for results is the one that was meant |
 //! | `numbers`, `tensorboard`, `live` | which numbers runs print |
 //! | `logs`, `shelf` | how somebody reads output; where it is |
 //! | `net` | how others reach it, and where gangs meet |
@@ -30,6 +32,7 @@ mod live;
 mod lock;
 mod logs;
 mod look;
+mod marks;
 mod net;
 pub mod note;
 mod numbers;
@@ -37,11 +40,13 @@ mod nvml;
 mod outbox;
 mod packages;
 mod people;
+mod placing;
 mod pool;
 mod prune;
 mod publish;
 mod ready;
 mod room;
+mod root;
 mod send;
 mod session;
 mod shelf;

@@ -27,6 +27,9 @@ pub struct Note {
     /// What the folder for results is known by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results_mark: Option<String>,
+    /// It gets a folder even if it leaves nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
     /// The lock file's digest, if an environment was made of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requirements: Option<String>,
@@ -54,6 +57,7 @@ impl Note {
             seed: start.env.iter().find(|(name, _)| name == "SHOAL_SEED").map(|(_, value)| value.clone()),
             trees: start.trees.iter().map(|tree| tree.digest.clone()).collect(),
             results_mark: start.results_mark.clone(),
+            always: start.always,
             requirements,
             packages: None,
             origin: start.origin.clone(),
@@ -86,7 +90,7 @@ mod tests {
         assert_eq!(name(&note.attempt, note.rank), "mlp_17.2_1_r3");
         let long = SAMPLE.replace(
             r#""requirements":"e""#,
-            r#""requirements":"e","packages":"0123","origin":{"commit":"c0","dirty":true,"diff":"d1","folder":"/home/a","host":"h"}"#,
+            r#""always":true,"requirements":"e","packages":"0123","origin":{"commit":"c0","dirty":true,"diff":"d1","folder":"/home/a","host":"h"}"#,
         );
         let all: Note = serde_json::from_str(&long).unwrap();
         assert_eq!(serde_json::to_string(&all).unwrap(), long);

@@ -2,8 +2,8 @@
 //! there and is done (QUEUE-2).
 
 use super::note::Note;
+use super::root::{kept, root_of};
 use super::{packages, room, trees};
-use crate::queue::mark;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shoal_core::queue::Attempt;
@@ -13,14 +13,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// `<root>/<sweep>/runs/param_NNN/<time>_num<rep>`: the root is never made here. A drive that is not mounted must not be taken for an
-/// empty one.
-const BELOW_ROOT: usize = 4;
 const DEEPEST: usize = 64;
 
 #[derive(Debug)]
@@ -46,9 +42,12 @@ pub struct Job {
 #[derive(Debug, Clone, Default)]
 pub struct Here {
     pub host: String,
+    /// Which queue's this is.
+    pub store: String,
     pub gpus: Vec<Gpu>,
     pub trees: PathBuf,
     pub packages: PathBuf,
+    pub marks: PathBuf,
 }
 
 /// What `run.json` says first: whose results these are.
@@ -142,15 +141,14 @@ fn sync(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(path)?)?)
 }
 
-fn problem_of(job: &Job, e: &io::Error) -> Problem {
+pub fn problem_of(job: &Job, e: &io::Error) -> Problem {
     let said = format!("{}: {e}", job.to.display());
     match e.raw_os_error() {
         Some(libc::ENOTDIR | libc::ENAMETOOLONG | libc::EINVAL | libc::ELOOP) => Problem::Never(said),
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => Problem::Refused(format!(
-            "{said}; the user of the agent on host {} has to be allowed to write there. They are kept in {} there, and it is tried again \
-             from time to time, and at once when its agent is started anew",
+            "{said}; the user of the agent on host {} has to be allowed to write there. {}",
             job.here.host,
-            job.room.display()
+            kept(job)
         )),
         _ => Problem::Later(said),
     }
@@ -168,33 +166,6 @@ struct Staged {
     to: PathBuf,
     /// The folder for results: both paths begin here, so they mean the same drive whatever is mounted or moved meanwhile.
     _root: File,
-}
-
-/// The folder for results if it is the one that was meant, and the same place as seen from it.
-fn root_of(job: &Job) -> Result<(File, PathBuf), Problem> {
-    let (to, host) = (&job.to, &job.here.host);
-    let root = to.ancestors().nth(BELOW_ROOT).filter(|root| root.parent().is_some());
-    let Some((root, rest)) = root.and_then(|root| Some((root, to.strip_prefix(root).ok()?))) else {
-        return Err(Problem::Never(format!("{} is no place for results", to.display())));
-    };
-    let away = |why: &str| Problem::Later(format!("the folder for results, {}, {why}", root.display()));
-    let folder = match File::open(root) {
-        Ok(folder) if folder.metadata().is_ok_and(|meta| meta.is_dir()) => folder,
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => return Err(problem_of(job, &e)),
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(away(&format!("cannot be opened on host {host}: {e}")));
-        }
-        _ => return Err(away(&format!("is not there on host {host}; is its drive mounted?"))),
-    };
-    let seen = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-    match &job.note.results_mark {
-        Some(mark) if !mark::is_on(&seen, mark) => Err(away(&format!(
-            "on host {host} is not the one that was there at submit: its file {} does not say {mark}. Is its drive mounted? If this is the \
-             right folder, add that line to the file",
-            mark::NAME
-        ))),
-        _ => Ok((folder, seen.join(rest))),
-    }
 }
 
 /// Nothing if the results are there already.
@@ -215,7 +186,7 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
     let problem = |e: io::Error| problem_of(job, &e);
     fs::create_dir_all(parent).map_err(problem)?;
     for (name, content) in &job.note.beside {
-        if !put_beside(parent, name, content).map_err(problem)? {
+        if !put_beside(parent, name, content, &last.to_string_lossy()).map_err(problem)? {
             let other = job.to.with_file_name(name);
             return Err(Problem::Never(format!(
                 "{} is of another configuration, of another queue perhaps",
@@ -223,7 +194,7 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
             )));
         }
     }
-    let diff = put_diff(parent, &job.note, &job.here.trees).map_err(problem)?;
+    let diff = put_diff(parent, &job.note, &job.here.trees, &last.to_string_lossy()).map_err(problem)?;
     let staged = parent.join(format!(".{}.part", last.to_string_lossy()));
     room::remove(&staged).map_err(problem)?;
     let copied = copy(&job.room, &staged, &job.note.ours.iter().map(OsStr::new).collect(), 0)
@@ -236,16 +207,18 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
     Ok(Some(Staged { from: staged, to, _root: root }))
 }
 
-/// Whole or not at all; whoever was first counts. False if they said something else: results of the two would be mixed.
-fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
+/// Whole or not at all; whoever was first counts. False if they said something else: results of the two would be mixed. `by`: whose results come
+/// with it. What an agent left half that was killed is found by that name when these results come again.
+fn put_beside(parent: &Path, name: &str, content: &str, by: &str) -> io::Result<bool> {
     let path = parent.join(name);
     if Path::new(name).components().count() != 1 {
         return Ok(true);
     }
+    let beside = parent.join(format!(".{name}.{by}.part"));
     if path.exists() {
+        let _ = fs::remove_file(&beside);
         return Ok(fs::read(&path)? == content.as_bytes());
     }
-    let beside = parent.join(format!(".{name}.{}.part", std::process::id()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(&beside)?;
         file.write_all(content.as_bytes())?;
@@ -258,21 +231,27 @@ fn put_beside(parent: &Path, name: &str, content: &str) -> io::Result<bool> {
 }
 
 /// The difference to the commit, once for all configurations; its name as seen from a run's folder. Nothing if this host does not have it.
-fn put_diff(parent: &Path, note: &Note, trees: &Path) -> io::Result<Option<String>> {
+fn put_diff(parent: &Path, note: &Note, trees: &Path, by: &str) -> io::Result<Option<String>> {
     let Some(origin) = &note.origin else { return Ok(None) };
     let (Some(name), Some(digest), Some(runs)) = (origin.diff_name(), &origin.diff, parent.parent()) else {
         return Ok(None);
     };
     let from = trees.join(digest).join(DIFF_FILE);
     let path = runs.join(&name);
-    if !path.exists() {
+    let cell = parent.file_name().unwrap_or_default().to_string_lossy();
+    let beside = runs.join(format!(".{name}.{cell}.{by}.part"));
+    if path.exists() {
+        let _ = fs::remove_file(&beside);
+    } else {
         if !trees::is_here(trees, digest) || !from.is_file() {
             return Ok(None);
         }
-        let beside = runs.join(format!(".{name}.{}.part", std::process::id()));
-        fs::write(&beside, fs::read(&from)?)?;
-        File::open(&beside)?.sync_data()?;
-        fs::rename(&beside, &path)?;
+        let write = || {
+            fs::write(&beside, fs::read(&from)?)?;
+            File::open(&beside)?.sync_data()?;
+            fs::rename(&beside, &path)
+        };
+        write().inspect_err(|_| drop(fs::remove_file(&beside)))?;
     }
     Ok(Some(format!("../../{name}")))
 }
@@ -305,12 +284,12 @@ fn copy(from: &Path, to: &Path, ours: &HashSet<&OsStr>, depth: usize) -> io::Res
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::tests::{ended, start};
     use super::*;
     use shoal_core::queue::work::Origin;
 
-    fn job(base: &Path, stamp: &str) -> Job {
+    pub fn job(base: &Path, stamp: &str) -> Job {
         let room = base.join("room");
         if !room.exists() {
             fs::create_dir_all(room.join("sub")).unwrap();
@@ -324,7 +303,7 @@ mod tests {
         start.beside = vec![("param2val.yaml".into(), "lr: 1\n".into())];
         let note = Note::of(&start, vec!["src".into(), "params.json".into()], None);
         let to = base.join("results/mlp/runs/param_003").join(stamp);
-        let here = Here { host: "h".into(), trees: base.join("trees"), ..Here::default() };
+        let here = Here { host: "h".into(), trees: base.join("trees"), marks: base.join("marks"), ..Here::default() };
         Job { name: "mlp_3.0_1".into(), ended: ended(&start.attempt), note, room, to, here }
     }
 
@@ -339,6 +318,7 @@ mod tests {
         fs::create_dir(&results).unwrap();
         // What an agent left that was killed in between.
         fs::create_dir_all(results.join("mlp/runs/param_003/.t_num0.part/old")).unwrap();
+        fs::write(results.join("mlp/runs/param_003/.param2val.yaml.t_num0.part"), "lr").unwrap();
         for _ in 0..2 {
             assert!(all(std::slice::from_ref(&job))[0].is_ok());
         }
@@ -358,28 +338,6 @@ mod tests {
         other.to.set_file_name("t_num1");
         other.note.beside[0].1 = "lr: 2\n".into();
         assert!(matches!(&all(&[other])[0], Err(Problem::Never(why)) if why.contains("another configuration")));
-    }
-
-    /// A mount point without its drive is an empty folder: nothing is put there.
-    #[test]
-    fn an_empty_folder_in_the_place_of_the_one_that_was_meant_gets_nothing() {
-        let base = tempfile::tempdir().unwrap();
-        let (results, away) = (base.path().join("results"), base.path().join("away"));
-        fs::create_dir(&results).unwrap();
-        let mut job = job(base.path(), "t_num0");
-        job.note.results_mark = crate::queue::mark::leave(&results);
-        fs::rename(&results, &away).unwrap();
-        fs::create_dir(&results).unwrap();
-        let said = match &all(std::slice::from_ref(&job))[0] {
-            Err(Problem::Later(why)) => why.clone(),
-            other => panic!("{other:?}"),
-        };
-        assert!(said.contains("on host h is not the one that was there at submit"), "{said}");
-        assert_eq!(fs::read_dir(&results).unwrap().count(), 0);
-        fs::remove_dir(&results).unwrap();
-        fs::rename(&away, &results).unwrap();
-        assert!(all(std::slice::from_ref(&job))[0].is_ok());
-        assert_eq!(fs::read_to_string(job.to.join("sub/deep.txt")).unwrap(), "deep");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What does a run find in its folder? Links into trees that all runs share, and its own few files.
 
+use crate::queue::keeper::folder;
 use shoal_core::queue::work::{Start, Tree};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -55,7 +56,12 @@ fn said(path: &Path, e: io::Error) -> Cannot {
 pub fn make(start: &Start, room: &Path, trees: &Path, entries: &mut Entries) -> Result<Vec<String>, Cannot> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
-    match builder.create(room) {
+    let made = builder.create(room).or_else(|e| match (e.kind(), room.parent()) {
+        // Somebody has removed the folder of all runs: it is ours, and made again.
+        (io::ErrorKind::NotFound, Some(work)) => folder::make(work).and_then(|()| builder.create(room)),
+        _ => Err(e),
+    });
+    match made {
         Ok(()) => {}
         // Of one that was prepared and never handed over: nothing of a run is in it.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {

@@ -56,6 +56,10 @@ pub(super) enum Known {
 
 pub(super) struct Publishing {
     pub looked: Looked,
+    /// Its program is over since.
+    pub first: Instant,
+    /// The daemon knows that it waits, and holds no seat.
+    pub told: bool,
     pub tries: u32,
     pub again_at: Option<Instant>,
     pub since: Instant,
@@ -72,6 +76,7 @@ struct Leaving {
 pub(super) struct Session {
     pub folder: Folder,
     pub host: String,
+    pub store_id: String,
     pub outbox: Arc<Outbox>,
     pub events: SyncSender<Event>,
     inbox: Receiver<Event>,
@@ -118,7 +123,11 @@ pub(super) struct Session {
     pub disk_again_at: Option<Instant>,
     pub facts: Option<Box<HostFacts>>,
     told_facts: Option<Box<HostFacts>>,
+    /// Marks of folders for results that were looked for.
+    pub marks: HashSet<String>,
     leaving: Option<Leaving>,
+    /// The daemon has said that nothing follows.
+    resting: bool,
     end: Option<End>,
     told_to_end: Asked,
     net: Arc<Net>,
@@ -163,6 +172,7 @@ impl Session {
             readers: Readers::new(host.folder.clone(), shelf.clone(), outbox.clone()),
             folder: host.folder.clone(),
             host: name,
+            store_id: host.store.clone(),
             keeper_start: host.keeper.clone(),
             outbox,
             events,
@@ -198,7 +208,9 @@ impl Session {
             disk_again_at: None,
             facts: None,
             told_facts: None,
+            marks: HashSet::new(),
             leaving: None,
+            resting: false,
             end: None,
             told_to_end: host.asked.clone(),
             net: host.net.clone(),
@@ -270,6 +282,7 @@ impl Session {
             self.tell_ends();
             self.leave_if_done();
             if let Some(end) = self.end.take() {
+                self.rest();
                 self.outbox.wait_written(Instant::now() + Duration::from_secs(2));
                 self.outbox.close();
                 return Ok(end);
@@ -279,6 +292,7 @@ impl Session {
                 self.end = Some(End::Left);
             }
             if self.outbox.is_closed() {
+                self.rest();
                 return Ok(End::Line("the line is broken".into()));
             }
         }
@@ -304,7 +318,11 @@ impl Session {
     fn obey(&mut self, message: ToHost, body: &[u8]) {
         match message {
             ToHost::Hello { .. } | ToHost::Ping => drop(self.outbox.say(&FromHost::Pong)),
-            ToHost::Start { starts } => starts.into_iter().for_each(|start| self.accept(start)),
+            ToHost::Start { starts } => {
+                self.resting = false;
+                starts.into_iter().for_each(|start| self.accept(start));
+            }
+            ToHost::Rest => self.resting = true,
             ToHost::Stop { attempt, checkpoint_first, grace_seconds } => {
                 for name in self.names_of(&attempt) {
                     self.stop(&name, checkpoint_first, u64::from(grace_seconds) * 1000);
@@ -344,6 +362,13 @@ impl Session {
                 names.iter().for_each(|name| self.stop(name, false, 0));
                 self.tell_keeper(&ToKeeper::Leave { stop_runs: true, grace_ms: 10_000 });
             }
+        }
+    }
+
+    /// Nothing is here, and nothing follows: the keeper need not stay for another agent.
+    fn rest(&self) {
+        if self.resting && self.greeted && self.runs.is_empty() {
+            self.tell_keeper(&ToKeeper::Leave { stop_runs: false, grace_ms: 0 });
         }
     }
 

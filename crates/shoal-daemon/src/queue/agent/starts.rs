@@ -5,12 +5,12 @@ use super::note::name;
 use super::ready::refused;
 use super::session::{Known, Session};
 use super::shelf::Where;
-use super::{Event, trees};
+use super::{Event, marks, root, trees};
 use crate::keeper::command::{expand, home};
 use crate::queue::keeper::diary::note;
 use crate::queue::keeper::words::{Run, ToKeeper};
 use shoal_core::queue::line::FromHost;
-use shoal_core::queue::work::Start;
+use shoal_core::queue::work::{Publish, Start};
 use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ const TREE_TRIES: u32 = 3;
 /// An environment that could not be made is not tried again before.
 const ENVIRONMENT_AGAIN: Duration = Duration::from_secs(60);
 
+/// Folders for results that are looked at, at most.
+const MOST_MARKS: usize = 256;
 /// A full disk is tried again.
 const DISK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -89,6 +91,7 @@ impl Session {
             bytes += size(&run);
             runs.push(run);
             self.used(&start);
+            self.look_for_mark(&start);
             self.runs.insert(name, Known::Handed(Some(start)));
             if runs.len() >= RUNS || bytes > BYTES {
                 self.send_runs(std::mem::take(&mut runs));
@@ -100,6 +103,24 @@ impl Session {
             true => self.disk_again_at = Some(Instant::now() + DISK_AGAIN),
             false => self.no_more_trouble("disk"),
         }
+    }
+
+    /// Where its results will go is looked at before it starts, once: their folder may be made anew before anything is put there.
+    fn look_for_mark(&mut self, start: &Start) {
+        let (Some(mark), Publish::Folder(to)) = (&start.results_mark, &start.publish) else { return };
+        if self.marks.len() >= MOST_MARKS || self.marks.contains(mark) {
+            return;
+        }
+        self.marks.insert(mark.clone());
+        let home = home(&std::env::vars_os().collect());
+        let (to, mark, marks) = (expand(to, &home), mark.clone(), self.folder.marks());
+        let look = move || {
+            if let Some(root) = root::above(&to) {
+                marks::look(&marks, &mark, root);
+            }
+        };
+        // A drive that hangs holds this thread alone. Without it, somebody is asked in the end.
+        let _ = std::thread::Builder::new().name("mark".into()).stack_size(128 << 10).spawn(look);
     }
 
     fn send_runs(&mut self, runs: Vec<Run>) {

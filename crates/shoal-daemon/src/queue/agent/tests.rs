@@ -24,6 +24,7 @@ pub fn start(sweep: &str, cell: u32) -> Start {
         grace_seconds: 1,
         publish: Publish::Folder("/nowhere/s/runs/param_000/t".into()),
         results_mark: None,
+        always: false,
         origin: None,
     }
 }

@@ -58,6 +58,8 @@ impl Arriving {
         }
         let path = trees.join(format!("{digest}.part"));
         if at == 0 {
+            // The folder is made again if somebody has removed it.
+            crate::queue::keeper::folder::make(trees)?;
             let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
             self.0.insert(digest.into(), (file, 0));
         }

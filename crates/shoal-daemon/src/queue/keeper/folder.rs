@@ -101,6 +101,11 @@ impl Folder {
         self.0.join("packages")
     }
 
+    /// Where marks of folders for results were seen last.
+    pub fn marks(&self) -> PathBuf {
+        self.0.join("marks")
+    }
+
     /// What is to be removed.
     pub fn trash(&self) -> PathBuf {
         self.0.join("trash")

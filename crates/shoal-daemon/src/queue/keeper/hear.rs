@@ -65,6 +65,10 @@ impl Keeper {
         if let Some(line) = &mut self.line {
             line.greeted = true;
         }
+        // An agent let it go, and another wants it: it stays.
+        if matches!(self.leaving, Some(Leaving::Agent { .. })) {
+            self.leaving = None;
+        }
         self.say(&FromKeeper::Hello { version: KEEPER_VERSION, pid: std::process::id() });
         let waiting = self.book.waiting();
         let mut alive: Vec<Alive> =

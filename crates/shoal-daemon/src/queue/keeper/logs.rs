@@ -3,6 +3,7 @@
 //! Straight into a file of its own, `live/<number>.log`: nobody has to read along, and a reader can follow it. A file whose run printed
 //! nothing, or whose output nobody can have opened, serves the next run: most short runs make no file and remove none.
 
+use super::folder::make;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -26,6 +27,10 @@ impl Log {
     pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |m| m.size())
     }
+
+    fn has_a_name(&self) -> bool {
+        self.file.metadata().is_ok_and(|m| m.nlink() > 0)
+    }
 }
 
 /// The path of a live log.
@@ -40,9 +45,13 @@ impl Logs {
     }
 
     pub fn take(&mut self) -> io::Result<Log> {
-        if let Some(log) = self.spare.pop() {
-            return Ok(log);
+        while let Some(log) = self.spare.pop() {
+            // Somebody may have removed the folder: nobody would find its output.
+            if log.has_a_name() {
+                return Ok(log);
+            }
         }
+        let mut made = false;
         loop {
             let number = self.next;
             self.next += 1;
@@ -55,6 +64,10 @@ impl Logs {
             match open {
                 Ok(file) => return Ok(Log { number, file }),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound && !made => {
+                    made = true;
+                    make(&self.folder)?;
+                }
                 Err(e) => return Err(e),
             }
         }

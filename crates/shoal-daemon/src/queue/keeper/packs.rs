@@ -4,10 +4,11 @@
 //! and how long, so that a pack can be read without any index. Output of more than a MiB becomes a file of its own by renaming it, which
 //! costs no copy and no space. The oldest go when all together are beyond a bound.
 
+use super::folder::make;
 use super::logs::Log;
 use super::words::Place;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -122,7 +123,17 @@ impl Packs {
             }
         }
         let number = self.take_number();
-        fs::rename(path, whole(&self.folder, number, name))?;
+        let to = whole(&self.folder, number, name);
+        if let Err(e) = fs::rename(path, &to) {
+            if e.kind() != io::ErrorKind::NotFound {
+                return Err(e);
+            }
+            // Somebody has removed a folder. The file is still open, wherever its name was.
+            make(&self.folder)?;
+            if fs::rename(path, &to).is_err() {
+                copy(&log.file, &to)?;
+            }
+        }
         self.added += len;
         Ok(Taken { place: Place { pack: number, at: 0, len }, renamed: true })
     }
@@ -133,10 +144,15 @@ impl Packs {
     }
 
     fn append(&mut self, name: &str, log: &Log, len: u64) -> io::Result<Place> {
-        if self.current.as_ref().is_none_or(|(_, _, end)| *end >= SEGMENT) {
+        // One without a name was removed with its folder: nobody would find what is added.
+        let gone = |file: &File| file.metadata().is_ok_and(|meta| meta.nlink() == 0);
+        if self.current.as_ref().is_none_or(|(_, file, end)| *end >= SEGMENT || gone(file)) {
             let number = self.take_number();
-            let file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(segment(&self.folder, number))?;
+            let open = || new(&segment(&self.folder, number));
+            let file = match open() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => make(&self.folder).and_then(|()| open())?,
+                done => done?,
+            };
             self.current = Some((number, file, 0));
         }
         self.buffer.clear();
@@ -182,6 +198,24 @@ impl Packs {
             bytes += size;
         }
         Ok((files, bytes))
+    }
+}
+
+fn new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// All of a log that has no name any more.
+fn copy(log: &File, to: &Path) -> io::Result<()> {
+    let mut to = new(to)?;
+    let (mut at, mut buffer) = (0, vec![0; 256 << 10]);
+    loop {
+        let read = log.read_at(&mut buffer, at)?;
+        if read == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..read])?;
+        at += read as u64;
     }
 }
 
@@ -261,7 +295,6 @@ pub fn read_all(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
 mod tests {
     use super::super::logs::Logs;
     use super::*;
-    use std::io::Write;
 
     fn add(packs: &mut Packs, logs: &mut Logs, name: &str, bytes: &[u8]) -> Place {
         let mut log = logs.take().unwrap();
@@ -326,6 +359,34 @@ mod tests {
         assert_eq!((files, bytes), (5, 5 * WHOLE));
         assert!(find(&packs_in, "r4").unwrap().is_none());
         assert!(find(&packs_in, "r5").unwrap().is_some());
+    }
+
+    #[test]
+    fn folders_that_were_removed_are_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (live, packs_in) = (folder.path().join("live"), folder.path().join("packs"));
+        for path in [&live, &packs_in] {
+            fs::create_dir(path).unwrap();
+        }
+        let mut logs = Logs::new(live.clone(), 1);
+        let mut packs = Packs::open(packs_in.clone(), BOUND).unwrap();
+        add(&mut packs, &mut logs, "a", b"one");
+        let big = vec![b'x'; WHOLE as usize + 300_000];
+        for name in ["b", "c"] {
+            let mut log = logs.take().unwrap();
+            log.file.write_all(&big).unwrap();
+            fs::remove_dir_all(&packs_in).unwrap();
+            if name == "c" {
+                fs::remove_dir_all(&live).unwrap();
+            }
+            let taken = packs.add(name, &log, &logs.path(&log), log.bytes()).unwrap();
+            assert_eq!(text(&open(&packs_in, name, taken.place).unwrap()), big, "{name}");
+        }
+        add(&mut packs, &mut logs, "d", b"two");
+        assert_eq!(text(&find(&packs_in, "d").unwrap().unwrap()), b"two");
+        fs::remove_dir_all(&live).unwrap();
+        let log = logs.take().unwrap();
+        assert!(logs.path(&log).exists(), "not one that nobody finds");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | runs there | ended | written down, acknowledged |
 //! | runs there | nothing, same boot | the order did not arrive: told again (idempotent, QUEUE-2) |
 //! | was told to end there | nothing, same boot | it never began: stopped |
+//! | its program was over there | nothing, same boot | what it left is gone: lost |
 //! | runs there | nothing, booted anew | lost |
 //! | does not run there | lives | told to end; its end is acknowledged and ignored |
 
@@ -29,13 +30,14 @@ use std::time::{Duration, Instant};
 /// Until a host that has said hello has said all of its ends, too.
 const UNHEARD: Duration = Duration::from_secs(2);
 
-/// An attempt that was told to end, on a host that does not know it.
+/// An attempt that was told to end, or whose program was over, on a host that does not know it.
 pub(super) struct Unheard {
     since: Instant,
     host: String,
     line: u64,
     attempt: Attempt,
     rank: u32,
+    ending: Ending,
 }
 
 impl Unheard {
@@ -79,13 +81,20 @@ impl Daemon {
         let missing = self.queue.assigned_on(host).into_iter().filter(|(attempt, _)| !alive.contains(attempt));
         for (attempt, rank) in missing.collect::<Vec<_>>() {
             let Some(live) = self.queue.live(&attempt) else { continue };
-            if live.stopping.is_some() {
-                // Not at once: of very many ends, some come behind hello.
-                let Some(line) = self.lines.get(host).map(|(line, _)| *line) else { continue };
-                self.unheard.push(Unheard { since: Instant::now(), host: host.into(), line, attempt, rank });
-            } else {
-                self.start(&live, rank, turn);
-            }
+            let ending = match live.stopping {
+                // It ran: told again, it would run twice (QUEUE-2).
+                _ if !self.queue.holds_seat(&attempt, rank, host) => {
+                    Ending::Lost { why: format!("its results waited on {host} and are not there any more") }
+                }
+                Some(_) => Ending::Stopped,
+                None => {
+                    self.start(&live, rank, turn);
+                    continue;
+                }
+            };
+            // Not at once: of very many ends, some come behind hello.
+            let Some(line) = self.lines.get(host).map(|(line, _)| *line) else { continue };
+            self.unheard.push(Unheard { since: Instant::now(), host: host.into(), line, attempt, rank, ending });
         }
         for attempt in alive.iter().filter(|attempt| !self.queue.is_live_on(attempt, host)) {
             self.shared.log.say(format!("{attempt} lives on {host} and should not; it is told to end"));
@@ -104,16 +113,16 @@ impl Daemon {
         }
     }
 
-    /// Those that were told to end and that their host still says nothing of: they never began.
+    /// Those that their host still says nothing of: they never began, or what they left is gone.
     pub(super) fn give_up_unheard(&mut self, turn: &mut Turn) {
         let (due, rest) = std::mem::take(&mut self.unheard).into_iter().partition(|one| one.since.elapsed() >= UNHEARD);
         self.unheard = rest;
         let due: Vec<Unheard> = due;
-        for Unheard { host, line, attempt, rank, .. } in due {
+        for Unheard { host, line, attempt, rank, ending, .. } in due {
             // On another line it was compared anew.
             let same_line = self.lines.get(&host).is_some_and(|(open, _)| *open == line);
             if same_line && self.queue.is_live_on(&attempt, &host) {
-                let ended = nothing_ran(attempt, rank, Ending::Stopped, turn.now);
+                let ended = nothing_ran(attempt, rank, ending, turn.now);
                 self.note(turn, Event::Ended { at: turn.now, host, ended: Box::new(ended) });
             }
         }
@@ -129,6 +138,15 @@ impl Daemon {
                 self.live.begins(attempt, at);
             }
             FromHost::Ended { ended } => ended.into_iter().for_each(|ended| self.ended(host, ended, turn)),
+            FromHost::ResultsWait { waiting } => {
+                for (attempt, rank) in waiting {
+                    // Said again on every line; written down once.
+                    if self.queue.holds_seat(&attempt, rank, host) {
+                        let (at, host) = (turn.now, host.to_string());
+                        self.note(turn, Event::ResultsWait { at, host, attempt, rank });
+                    }
+                }
+            }
             FromHost::Facts { facts } => self.seen(host, *facts, turn),
             FromHost::Metrics { attempt, metrics } if self.queue.is_live_on(&attempt, host) => {
                 self.live.prints(attempt, metrics);

@@ -5,6 +5,7 @@ use super::message::Reply;
 use super::turn::{Turn, refused};
 use shoal_core::queue::Target;
 use shoal_core::queue::event::Event;
+use shoal_core::queue::line::ToHost;
 use shoal_core::queue::request::Answer;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ impl Daemon {
                 let running: u64 = self.queue.sweep_rows(now).iter().map(|row| row.running).sum();
                 let late = Instant::now() > *until;
                 if running == 0 {
+                    self.nothing_follows();
                     let _ = reply.try_send(Answer::Done);
                 } else if late {
                     let hint = "their hosts do not answer; they end when the next daemon reaches them";
@@ -83,8 +85,16 @@ impl Daemon {
         }
         let leave = self.idle.elapsed() >= self.options.idle;
         if leave {
+            self.nothing_follows();
             self.shared.log.say("nothing to do: the daemon ends");
         }
         leave
+    }
+
+    /// Keepers need not stay for what does not come.
+    fn nothing_follows(&self) {
+        for (_, outbox) in self.lines.values() {
+            outbox.tell(&ToHost::Rest);
+        }
     }
 }

@@ -236,6 +236,7 @@ fn moment(event: &Event) -> u64 {
         | Event::ToppedUp { at, .. }
         | Event::Assigned { at, .. }
         | Event::Ended { at, .. }
+        | Event::ResultsWait { at, .. }
         | Event::StopAsked { at, .. }
         | Event::Stopping { at, .. }
         | Event::Retried { at, .. }

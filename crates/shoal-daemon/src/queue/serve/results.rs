@@ -4,7 +4,7 @@
 use super::line::Outbox;
 use super::message::{Message, PublishTo};
 use super::shared::Shared;
-use crate::queue::places::sync_folder;
+use crate::queue::places::{sync_folder, write_by_way_of, write_durable};
 use crate::queue::trees::Trees;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::ToHost;
@@ -93,7 +93,12 @@ impl Part {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = shared.store.incoming().join(format!("results-{}-{count}", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        // The store's own folders are made again if somebody removes them.
+        let file = match open() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => shared.store.make().and_then(|()| open())?,
+            done => done?,
+        };
         Ok(Part { path, file, length: 0 })
     }
 }
@@ -194,19 +199,21 @@ fn stage(root: &Path, to: &PublishTo, tar: &Path, trees: &Trees) -> io::Result<S
         return Err(io::ErrorKind::InvalidInput.into());
     };
     DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-    for (name, content) in &to.beside {
-        let path = parent.join(name);
-        if below(root, &format!("x/{name}")).is_err() {
+    for (other, content) in &to.beside {
+        let path = parent.join(other);
+        if below(root, &format!("x/{other}")).is_err() {
             continue;
         }
+        // By whose results it comes: what a daemon left half that was killed is found when they come again.
+        let beside = parent.join(format!(".{other}.{}.part", name.to_string_lossy()));
         match fs::read(&path) {
             // Results of the two would be mixed.
             Ok(there) if there != content.as_bytes() => {
                 return Err(io::Error::other(format!("{} is of another configuration", path.display())));
             }
-            Ok(_) => {}
+            Ok(_) => drop(fs::remove_file(&beside)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                crate::queue::places::write_durable(&path, content.as_bytes(), 0o600)?;
+                write_by_way_of(&beside, &path, content.as_bytes(), 0o600)?;
             }
             Err(e) => return Err(e),
         }
@@ -234,7 +241,7 @@ fn put_diff(parent: &Path, to: &PublishTo, trees: &Trees) -> io::Result<()> {
         return Ok(());
     }
     match trees.file(digest, DIFF_FILE, MOST_DIFF)? {
-        Some(content) => crate::queue::places::write_durable(&path, &content, 0o600),
+        Some(content) => write_durable(&path, &content, 0o600),
         None => Ok(()),
     }
 }

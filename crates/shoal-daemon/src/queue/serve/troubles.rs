@@ -52,6 +52,11 @@ impl Troubles {
         self.0.get(host)?.runs.get(attempt)
     }
 
+    /// What is wrong with runs of a sweep on it; the first speaks for all.
+    pub fn of_sweep(&self, host: &str, sweep: &str) -> Option<&String> {
+        self.0.get(host)?.runs.iter().find(|(attempt, _)| attempt.run.sweep == sweep).map(|(_, what)| what)
+    }
+
     /// One line for people: the host's own, and of its runs the first, which nearly always speaks for all.
     pub fn of_host(&self, host: &str) -> Option<String> {
         let of = self.0.get(host)?;
@@ -83,6 +88,8 @@ mod tests {
         troubles.says("a", Some(run(2)), "results wait".into());
         assert_eq!(troubles.of_host("a").as_deref(), Some("the disk is full; s:1.0 and 1 more runs: results wait"));
         assert_eq!(troubles.of_run("a", &run(2)).map(String::as_str), Some("results wait"));
+        assert_eq!(troubles.of_sweep("a", "s").map(String::as_str), Some("results wait"));
+        assert_eq!((troubles.of_sweep("a", "t"), troubles.of_sweep("b", "s")), (None, None));
         troubles.is_over("a", None, "another");
         troubles.is_over("a", Some(&run(1)), "results wait");
         troubles.ends("b", &run(2));

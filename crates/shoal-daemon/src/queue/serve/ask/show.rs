@@ -4,6 +4,7 @@ use crate::queue::journal::EndRow;
 use crate::queue::serve::daemon::Daemon;
 use crate::queue::serve::turn::refused;
 use shoal_core::queue::request::{Answer, Filter, ResultRow, RunRow, RunState};
+use shoal_core::queue::work::Ending;
 use shoal_core::queue::{Attempt, Moment, Target, cells};
 
 /// Rows of one answer; its bytes are limited where it is written.
@@ -42,6 +43,9 @@ impl Daemon {
                 let Ok(Some(EndRow { host, ended })) = self.journal.end_of(&attempt, 0) else { return };
                 row.began = Some(ended.began);
                 row.ended = Some(ended.ended);
+                if let (RunState::Stopped, Ending::NotPublished { why }) = (row.state, &ended.ending) {
+                    row.trouble = Some(why.clone());
+                }
                 row.ending.get_or_insert(ended.ending);
                 row.metrics = ended.metrics;
                 if row.hosts.is_empty() {
@@ -65,6 +69,13 @@ impl Daemon {
             if let Some(trouble) = self.trouble_of(&Attempt { run: row.run.clone(), number }) {
                 row.reason = format!("{}; {trouble}", row.reason);
                 row.code = "in_trouble".into();
+            }
+        }
+        // Why results wait is known to their hosts alone.
+        for row in reasons.iter_mut().filter(|row| row.state == RunState::Waiting && row.code == "results_wait") {
+            let mut hosts = self.queue.hosts().map(|policy| policy.name.as_str());
+            if let Some(trouble) = hosts.find_map(|host| self.troubles.of_sweep(host, &row.run.sweep)) {
+                row.reason = format!("{}; {trouble}", row.reason);
             }
         }
         Answer::Why { reasons }

@@ -1,0 +1,183 @@
+//! When are results put in place, and what if they cannot be? They wait here, are tried again, and hold no seat meanwhile.
+
+use super::look;
+use super::note::{Note, name};
+use super::publish::{Here, Job, Problem};
+use super::send;
+use super::session::{Known, Publishing, Session};
+use crate::keeper::command::{expand, home};
+use crate::queue::keeper::diary::note;
+use shoal_core::queue::Attempt;
+use shoal_core::queue::line::FromHost;
+use shoal_core::queue::work::{Ending, Publish};
+use std::time::{Duration, Instant};
+
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Where somebody has to allow it first.
+const FIRST_RARE_WAIT: Duration = Duration::from_secs(10);
+/// Until those whose results are not in place give up their seats, if no try has failed before.
+const SEAT_FOR: Duration = Duration::from_secs(2);
+/// Published for so long without an answer: it is said.
+const SLOW: Duration = Duration::from_secs(30);
+const WAITING_PAGE: usize = 1000;
+/// Troubles of results that wait, each by its run.
+const PUBLISH: &str = "publish ";
+
+fn publish_key(name: &str) -> String {
+    format!("{PUBLISH}{name}")
+}
+
+impl Session {
+    pub fn publish(&mut self, name: &str) {
+        let here = self.here();
+        let Some(Known::Publishing(publishing)) = self.runs.get_mut(name) else { return };
+        publishing.again_at = None;
+        publishing.since = Instant::now();
+        let looked = &publishing.looked;
+        let Some(room) = looked.leaves.clone() else { return };
+        match &looked.note.publish {
+            Publish::Folder(to) => {
+                let home = home(&std::env::vars_os().collect());
+                let job = Job {
+                    name: name.into(),
+                    note: looked.note.clone(),
+                    ended: looked.ended.clone(),
+                    room,
+                    to: expand(to, &home),
+                    here,
+                };
+                self.publishers.add(job);
+            }
+            Publish::Send(_) => {
+                let (outbox, events) = (self.outbox.clone(), self.events.clone());
+                let (about, ended, name) = (looked.note.clone(), looked.ended.clone(), name.to_string());
+                let run = move || {
+                    if let Err(e) = send::send(&outbox, &room, &about, &ended, &here) {
+                        let why = format!("{} cannot be sent: {e}", room.display());
+                        let _ = events.send(super::Event::Published(name, Err(Problem::Later(why))));
+                    }
+                };
+                // Bounded by the line, which takes one piece after the other.
+                if let Err(e) = std::thread::Builder::new().name("send".into()).stack_size(256 << 10).spawn(run) {
+                    note("agent", format!("no thread could be started: {e}"));
+                    publishing.again_at = Some(Instant::now() + FIRST_WAIT);
+                }
+            }
+        }
+    }
+
+    fn here(&self) -> Here {
+        let gpus = self.facts.as_ref().map(|facts| facts.gpus.clone()).unwrap_or_default();
+        Here {
+            host: self.host.clone(),
+            store: self.store_id.clone(),
+            gpus,
+            trees: self.folder.trees(),
+            packages: self.folder.packages(),
+            marks: self.folder.marks(),
+        }
+    }
+
+    /// The daemon has put them in place, or never will.
+    pub fn sent(&mut self, attempt: &Attempt, problem: Option<String>) {
+        let done = problem.map_or(Ok(()), |why| Err(Problem::Never(why)));
+        let is_sent = |known: Option<&Known>| matches!(known, Some(Known::Publishing(p)) if matches!(p.looked.note.publish, Publish::Send(_)));
+        let name = self.names_of(attempt).into_iter().find(|name| is_sent(self.runs.get(name)));
+        if let Some(name) = name {
+            self.published(&name, done);
+        }
+    }
+
+    pub fn published(&mut self, name: &str, done: Result<(), Problem>) {
+        let Some(Known::Publishing(publishing)) = self.runs.get_mut(name) else { return };
+        let (given_up, attempt) = (publishing.given_up, publishing.looked.note.attempt.clone());
+        let mut ended = publishing.looked.ended.clone();
+        match done {
+            Ok(()) => {
+                ended.results = Some(match &publishing.looked.note.publish {
+                    Publish::Folder(to) | Publish::Send(to) => to.clone(),
+                });
+            }
+            Err(problem @ (Problem::Later(_) | Problem::Refused(_))) if !given_up => {
+                publishing.tries += 1;
+                let (first, why) = match problem {
+                    Problem::Refused(why) => (FIRST_RARE_WAIT, why),
+                    Problem::Later(why) | Problem::Never(why) => (FIRST_WAIT, why),
+                };
+                let wait = first * 2u32.saturating_pow((publishing.tries - 1).min(10));
+                publishing.again_at = Some(Instant::now() + wait.min(LONGEST_WAIT));
+                return self.trouble(&publish_key(name), Some(&attempt), format!("results wait on this host: {why}"));
+            }
+            Err(Problem::Later(why) | Problem::Refused(why) | Problem::Never(why)) => {
+                look::put_aside(&self.folder, name);
+                let kept = self.folder.attempts().join(name);
+                let why = if given_up { "it was stopped while they waited for it".into() } else { why };
+                ended.ending = Ending::NotPublished {
+                    why: format!("{why}; they are in {} on host {}", kept.display(), self.host),
+                };
+            }
+        }
+        self.no_more_trouble(&publish_key(name));
+        if ended.results.is_some() {
+            self.hurry_others();
+        }
+        self.done(ended);
+    }
+
+    /// The drive takes results again: those that wait for it need not wait any longer.
+    fn hurry_others(&mut self) {
+        if !self.troubles.keys().any(|key| key.starts_with(PUBLISH)) {
+            return;
+        }
+        let now = Instant::now();
+        for known in self.runs.values_mut() {
+            if let Known::Publishing(publishing) = known {
+                publishing.again_at = publishing.again_at.map(|_| now);
+            }
+        }
+    }
+
+    /// Those whose program is over and whose results are not in place soon hold no seat: they must not keep others from the host.
+    fn give_up_seats(&mut self, now: Instant) {
+        let mut waiting = Vec::new();
+        for known in self.runs.values_mut() {
+            if let Known::Publishing(publishing) = known
+                && !publishing.told
+                && (publishing.tries > 0 || now >= publishing.first + SEAT_FOR)
+            {
+                publishing.told = true;
+                waiting.push((publishing.looked.note.attempt.clone(), publishing.looked.note.rank));
+            }
+        }
+        for page in waiting.chunks(WAITING_PAGE) {
+            self.outbox.say(&FromHost::ResultsWait { waiting: page.to_vec() });
+        }
+    }
+
+    pub fn publish_again(&mut self, now: Instant) {
+        if self.hello {
+            self.give_up_seats(now);
+        }
+        let due = |p: &Publishing| p.again_at.is_some_and(|at| now >= at);
+        let names: Vec<String> = self
+            .runs
+            .iter()
+            .filter(|(_, known)| matches!(known, Known::Publishing(p) if due(p)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        names.iter().for_each(|name| self.publish(name));
+        let slow = self.runs.values().find_map(|known| match known {
+            Known::Publishing(p) if p.again_at.is_none() && now >= p.since + SLOW => Some(p.looked.note.clone()),
+            _ => None,
+        });
+        if let Some(Note { attempt, rank, publish: Publish::Folder(to), .. }) = slow {
+            let what = format!(
+                "results wait on this host: {to} on host {} has not taken them for {} s; is its drive away?",
+                self.host,
+                SLOW.as_secs()
+            );
+            self.trouble(&publish_key(&name(&attempt, rank)), Some(&attempt), what);
+        }
+    }
+}
