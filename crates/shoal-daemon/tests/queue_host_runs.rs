@@ -189,7 +189,8 @@ fn a_run_that_takes_more_memory_than_it_may_is_ended() {
     start.memory_bytes = Some(100 << 20);
     let ended = line.run(start);
     assert_eq!(ended.ending, Ending::OutOfMemory);
-    assert!(ended.peak_memory_bytes > 300 << 20 && ended.cpu_ms > 0, "{ended:?}");
+    // How far it came by then is its own affair: it may be ended while it still grows.
+    assert!(ended.peak_memory_bytes > 100 << 20 && ended.cpu_ms > 0, "{ended:?}");
 }
 
 #[test]

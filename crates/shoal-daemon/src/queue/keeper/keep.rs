@@ -23,7 +23,7 @@ use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Nothing lives, nothing has to be told, nobody asks: it may go.
+/// Nothing lives, nobody asks, and all ends are on disk: it may go.
 const IDLE: Duration = Duration::from_secs(60);
 /// Before a run is told to be alive: most short ones never are.
 pub(super) const WORTH_TELLING: Duration = Duration::from_millis(100);
@@ -195,7 +195,8 @@ impl Keeper {
             }
             _ => {}
         }
-        if !(nothing_lives && self.book.is_empty() && self.over.is_empty() && self.line.is_none()) {
+        // Ends that nobody has acknowledged are on disk: whoever asks later hears of them from the next keeper (QUEUE-2).
+        if !(nothing_lives && self.book.is_empty() && self.line.is_none()) {
             self.idle_since = None;
             return false;
         }

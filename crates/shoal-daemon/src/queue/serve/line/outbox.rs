@@ -150,9 +150,10 @@ impl Outbox {
         self.changed.notify_all();
     }
 
+    /// A line that is to finish has, by itself: whoever is cut off instead has perhaps not read what was written last.
     pub fn wait_written(&self, end: Instant) {
         let mut due = self.due();
-        while due.closed.is_none() && (due.writing || !due.orders.is_empty()) {
+        while due.closed.is_none() && (due.writing || due.finishing || !due.orders.is_empty()) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -211,12 +212,19 @@ mod tests {
 
     #[test]
     fn what_was_told_before_the_end_is_written() {
-        let (outbox, _) = outbox();
+        let (outbox, cuts) = outbox();
         outbox.tell(&ToHost::Ping);
+        assert!(outbox.next().is_some());
+        // All is written, and its writer waits for more.
+        let writer = {
+            let outbox = outbox.clone();
+            std::thread::spawn(move || outbox.next())
+        };
         outbox.finish();
         assert!(!outbox.tell(&ToHost::Ping), "too late");
-        assert!(outbox.next().is_some());
-        assert_eq!(outbox.next(), None);
-        outbox.wait_written(Instant::now() + Duration::from_secs(5));
+        outbox.wait_written(Instant::now() + Duration::from_secs(60));
+        assert!(outbox.closed().is_some(), "it is over before anybody is cut off");
+        outbox.close("the daemon ends");
+        assert_eq!((writer.join().unwrap(), cuts.load(Ordering::SeqCst)), (None, 0));
     }
 }
