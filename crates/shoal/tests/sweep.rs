@@ -128,7 +128,7 @@ fn what_a_top_up_does_and_does_not_is_said() {
         1,
         &more,
         &[
-            "note: changed since 2 runs of flaky finished: source or data",
+            "note: changed since flaky was submitted before: source or data",
             "`shoal forget flaky`",
             "note: flaky has 2 copies of each configuration already; asking for 1 takes none back",
             "flaky: 4 finished, 2 failed",
@@ -145,6 +145,30 @@ fn what_a_top_up_does_and_does_not_is_said() {
         &["sweep", "--name", "none", "--wait", "--", "no-such-program"],
         &["there is no program `no-such-program`"],
     );
+}
+
+/// Results of a sweep that was forgotten stay, and nothing runs for a place that they have.
+#[test]
+fn results_of_a_forgotten_sweep_are_in_nobodys_way_unawares() {
+    let desk = desk();
+    let results = desk.work().join("results");
+    std::fs::create_dir(&results).expect("a folder");
+    let root = results.to_string_lossy().into_owned();
+    let sweep = |lr: &'static str| {
+        ["sweep", "--grid", lr, "--name", "old", "--results", &root, "--wait", "--", "sh", "train.sh"].map(String::from)
+    };
+    let args = sweep("lr=1,2");
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    desk.says(&args);
+    let dry = [&args[..7], &["--dry-run", "--json", "--", "sh", "train.sh"]].concat();
+    let files = |said: &Value| said["trees"][0]["files"].clone();
+    let planned = desk.json(&dry);
+    assert_eq!(files(&planned), 1, "results are no source: {planned}");
+    desk.says(&["forget", "old"]);
+    let others = sweep("lr=7,8");
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    desk.fails(1, &others, &["param_000/param2val.yaml is of another configuration", "another --name"]);
+    desk.says(&args);
 }
 
 #[test]

@@ -136,12 +136,13 @@ fn say(args: &Args, taken: &Taken) {
 fn notes(taken: &Taken) -> Vec<String> {
     let Taken { sweep, already_done, failed, stopped, changed, reps, wanted, .. } = taken;
     let mut notes = Vec::new();
-    if *already_done > 0 && !changed.is_empty() {
-        let (what, done) = (changed.join(", "), count(*already_done, "run"));
-        notes.push(format!("note: changed since {done} of {sweep} finished: {what}; what is done is not done again"));
-        notes.push(format!(
-            "hint: --name OTHER is a sweep of its own; `shoal forget {sweep}` first does all of it anew"
-        ));
+    if !changed.is_empty() {
+        let what = changed.join(", ");
+        notes.push(format!("note: changed since {sweep} was submitted before: {what}. What is done or runs stays as it is; what starts from now on is new"));
+        if *already_done > 0 {
+            let done = count(*already_done, "run");
+            notes.push(format!("hint: {done} of it finished with the old; --name OTHER is a sweep of its own, `shoal forget {sweep}` first does all of it anew"));
+        }
     }
     if failed + stopped > 0 {
         let so_far = [(failed, "failed"), (stopped, "stopped")];

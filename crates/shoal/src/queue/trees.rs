@@ -25,7 +25,10 @@ pub fn plan(draft: &Draft, base: &Path) -> Result<Vec<Planned>, NotBegun> {
     let mut trees = Vec::new();
     if !draft.source.is_empty() {
         // Data within the project is sent as data alone: it seldom changes, and may be larger than source is allowed to be.
-        let without: Vec<PathBuf> = draft.data.iter().map(|folder| place(folder, base)).collect();
+        let data = draft.data.iter().map(|folder| place(folder, base));
+        // Nor are results of earlier runs source of the next.
+        let results = draft.rules.results.as_ref().and_then(|folder| Path::new(folder).canonicalize().ok());
+        let without: Vec<PathBuf> = data.chain(results).collect();
         let roots = draft
             .source
             .iter()

@@ -87,8 +87,8 @@ fn csv_is_that_of_the_rfc() {
     let csv = made(&sample(), &Choice { runs: true, all_parameters: true, ..Choice::default() }).csv();
     let lines: Vec<&str> = csv.split("\r\n").collect();
     assert_eq!(lines[0], "run,dropout,lr,width,loss,acc,note,seconds,host,folder");
-    assert_eq!(lines[1], "mlp:0.0,0.1,0.1,64,0.5,0.8,,10.0,hebb,");
-    assert_eq!(lines[5], "mlp:2.0,0.1,0.1,256,nan,,\"diverged, \"\"badly\"\"\",10.0,hebb,");
+    assert_eq!(lines[1], "mlp:0.0,0.1,0.1,64,0.5,0.8,,10,hebb,");
+    assert_eq!(lines[5], "mlp:2.0,0.1,0.1,256,nan,,\"diverged, \"\"badly\"\"\",10,hebb,");
     assert_eq!(lines[6..], [""]);
     let grouped = made(&sample(), &Choice { columns: vec!["cell".into(), "loss".into()], ..Choice::default() }).csv();
     assert!(grouped.starts_with("cell,loss,loss_ci95\r\nmlp:0,0.51,0.127"), "{grouped}");

@@ -107,13 +107,16 @@ impl Queue {
             Some((ending, host)) if ending.is_of_the_program() => self.failed(key, ending, host),
             // In line and never begun: it was only taken back.
             None if live.since.is_none() => sweep.runs.change(run, |slot| slot.state = State::Waiting),
-            other => {
-                let ending = other.map_or(Ending::Stopped, |(ending, _)| ending);
+            // Its program has done its work and would do no better a second time: what it left is where the ending says, and whether to run
+            // it again is for people to say.
+            Some((ending, _)) if matches!(ending, Ending::NotPublished { .. }) => {
                 if let Ending::NotPublished { why } = &ending {
                     sweep.hold(why, at);
                 }
-                self.again(key, ending);
+                sweep.runs.change(run, |slot| slot.state = State::Failed);
+                sweep.keep_ending(run, ending);
             }
+            other => self.again(key, other.map_or(Ending::Stopped, |(ending, _)| ending)),
         }
         self.reindex(key.0);
     }

@@ -89,7 +89,7 @@ fn what_is_nobodys_fault_is_free_but_not_for_ever() {
 #[test]
 fn results_that_find_no_place_hold_the_sweep_for_a_while() {
     let mut bench = Bench::with(&[("a", 2)]);
-    bench.submit(sweep("s", "ann", 4, 1));
+    bench.submit(sweep("s", "ann", 6, 1));
     bench.go();
     let full = || Ending::NotPublished { why: "no space left".into() };
     bench.end("s:0.0#1", "a", full());
@@ -99,10 +99,12 @@ fn results_that_find_no_place_hold_the_sweep_for_a_while() {
     assert!(bench.queue.sweep_rows(bench.now)[0].stuck.as_ref().is_some_and(|why| why.contains("no space left")));
     bench.now += 5_000;
     assert_eq!(bench.started().len(), 2);
-    bench.end("s:0.0#2", "a", full());
+    bench.end("s:2.0#1", "a", full());
     assert_eq!(bench.queue.wake_at(), Some(bench.now + 10_000));
-    bench.end("s:1.0#2", "a", OK);
-    assert_eq!(bench.queue.wake_at(), None);
+    bench.end("s:3.0#1", "a", OK);
+    assert_eq!(row(&bench, "s"), (2, 0, 1, 3, 0), "what ran is not run again by itself");
+    bench.apply(Event::Retried { at: 1, by: "ann".into(), target: target("s") });
+    assert_eq!(row(&bench, "s"), (5, 0, 1, 0, 0), "but if somebody says so");
 }
 
 #[test]

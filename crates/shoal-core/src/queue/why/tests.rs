@@ -94,13 +94,14 @@ fn sweeps_that_do_not_start_say_why() {
     bench.go();
     assert_eq!(ask(&bench, "first:1").code, "running");
     bench.end("first:1.0#1", "a", Ending::NotPublished { why: "full".into() });
-    let row = ask(&bench, "first:1");
+    assert!(ask(&bench, "first:1").reason.contains("full"), "and not again by itself");
+    let row = ask(&bench, "first:2");
     assert_eq!((row.code.as_str(), row.starts_at), ("results_held", Some(bench.now + 5_000)));
     bench.now += 5_000;
     bench.go();
     bench.apply(Event::StopAsked { at: 0, by: "x".into(), target: "first".parse().unwrap() });
-    assert_eq!(ask(&bench, "first:1").code, "stopping");
-    assert_eq!(ask(&bench, "first:2").code, "stopped");
+    assert_eq!(ask(&bench, "first:2").code, "stopping");
+    assert_eq!(ask(&bench, "first:3").code, "stopped");
     assert_eq!(why(&bench.queue, &"other".parse().unwrap(), 0), []);
 }
 
