@@ -12,8 +12,14 @@ use shoal_core::queue::host::HostPolicy;
 use shoal_core::queue::request::Request;
 use shoal_daemon::queue::places::Store;
 use shoal_daemon::queue::serve::{self, Options};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// As long as a client may take to start one.
+const STARTING: Duration = Duration::from_secs(30);
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     if args.unit {
@@ -33,25 +39,41 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         Some(file) => policies(file)?,
         None => Vec::new(),
     };
-    if !args.auto {
-        take_over(&options.store)?;
-    }
+    // Held as long as we serve: who finds no daemon meanwhile waits for this one, instead of starting another in its place.
+    let _starting = if args.auto { None } else { take_over(&options.store)? };
     let ended = serve::main(options, Ssh::new());
     ended.map_err(connect::serving)?;
     Ok(Exit::Success.into())
 }
 
 /// A daemon that a client started because none was there must not keep away the one that somebody means to run. Its runs go on, and the
-/// next daemon finds them.
-fn take_over(store: &Store) -> Result<(), NotBegun> {
-    if !serve::holder(store).is_some_and(|holder| holder.auto && holder.host == shoal_daemon::proc::node_name()) {
-        return Ok(());
+/// next daemon finds them. The lock is that of whoever starts one.
+fn take_over(store: &Store) -> Result<Option<File>, NotBegun> {
+    let cannot = |e: std::io::Error| NotBegun::Here(format!("{}: {e}", store.starting().display()));
+    store.make().map_err(cannot)?;
+    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(store.starting());
+    let starting = open.map_err(cannot)?;
+    let end = Instant::now() + STARTING;
+    let is_meant = |holder: serve::Holder| !holder.auto || holder.host != shoal_daemon::proc::node_name();
+    while let Err(TryLockError::WouldBlock) = starting.try_lock() {
+        // That one holds it as long as it serves; whoever comes second is told by whom.
+        if serve::holder(store).is_some_and(is_meant) {
+            return Ok(None);
+        }
+        if Instant::now() > end {
+            let why = "somebody else is starting a daemon there and does not get on";
+            return Err(NotBegun::CannotStart(format!("{}: {why}", store.root.display())));
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
-    if let Some(mut queue) = Queue::of(store)? {
-        eprintln!("shoal serve: takes over from the daemon that shoal had started by itself");
-        queue.done(&Request::Shutdown { stop_runs: false })?;
+    if serve::holder(store).is_some_and(|holder| !is_meant(holder)) {
+        if let Some(mut queue) = Queue::of(store)? {
+            eprintln!("shoal serve: takes over from the daemon that shoal had started by itself");
+            queue.done(&Request::Shutdown { stop_runs: false })?;
+        }
+        connect::until_gone(store)?;
     }
-    connect::until_gone(store)
+    Ok(Some(starting))
 }
 
 fn store(args: &Args) -> Result<Store, NotBegun> {
