@@ -184,7 +184,7 @@ fn people_and_hosts_elsewhere_come_in_with_tokens() {
     let node = token("node9", "host");
     let mut command = desk.shoal(&["host", "agent", "--connect", &node.0]);
     command.env("SHOAL_QUEUE_TOKEN", &node.1).env("SHOAL_HOST_DIR", desk.work().join("node9"));
-    let mut agent = command.spawn().expect("an agent");
+    let mut agent = Ends(command.spawn().expect("an agent"));
     until(support::desk::BOUND, "node9", || is_there(&desk, "node9").then_some(()));
     desk.says(&["sweep", "--name", "there", "--on", "node9", "--wait", "--", "sh", "-c", "echo there > out.txt"]);
     let rows = desk.json(&["results", "there", "--json"]);
@@ -225,10 +225,20 @@ fn people_and_hosts_elsewhere_come_in_with_tokens() {
     desk.says(&["serve", "--stop", "--stop-runs"]);
     assert!(daemon.wait().expect("an end").success());
     // It goes on calling, and ends when it is told to.
-    assert!(agent.try_wait().expect("an agent").is_none());
-    rustix::process::kill_process(rustix::process::Pid::from_child(&agent), rustix::process::Signal::TERM)
+    assert!(agent.0.try_wait().expect("an agent").is_none());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&agent.0), rustix::process::Signal::TERM)
         .expect("an agent");
-    assert!(agent.wait().expect("an end").success());
+    assert!(agent.0.wait().expect("an end").success());
+}
+
+/// Ends with the test, also with one that fails: whoever reads the test's output waits for all that can write to it.
+struct Ends(std::process::Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn is_there(desk: &Desk, name: &str) -> bool {

@@ -194,6 +194,8 @@ fn a_wait_says_what_it_waits_for() {
     let file = desk.file("file.txt", "no folder");
     let results = ["sweep", "--results", &file.to_string_lossy(), "--", "true"];
     desk.fails(2, &results, &["is no folder"]);
+    let below = file.join("sub");
+    desk.fails(2, &["sweep", "--results", &below.to_string_lossy(), "--", "true"], &["is no folder"]);
 }
 
 #[test]

@@ -64,9 +64,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
 fn look_at_results(folder: Option<&str>) -> Result<(), NotBegun> {
     let Some(folder) = folder.filter(|folder| folder.starts_with('/')) else { return Ok(()) };
     match std::fs::metadata(folder) {
-        Ok(about) if !about.is_dir() => {
-            Err(NotBegun::Wrong(format!("results: {folder} is no folder\n  hint: name one that hosts can write to")))
-        }
+        Ok(about) if !about.is_dir() => Err(no_folder(folder)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(no_folder(folder)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             eprintln!(
                 "shoal sweep: {folder} is not there on this machine; where a host does not have it, results wait there until it does"
@@ -75,6 +74,10 @@ fn look_at_results(folder: Option<&str>) -> Result<(), NotBegun> {
         }
         _ => Ok(()),
     }
+}
+
+fn no_folder(folder: &str) -> NotBegun {
+    NotBegun::Wrong(format!("results: {folder} is no folder\n  hint: name one that hosts can write to"))
 }
 
 struct Taken {

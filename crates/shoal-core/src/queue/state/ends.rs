@@ -109,12 +109,10 @@ impl Queue {
             None if live.since.is_none() => sweep.runs.change(run, |slot| slot.state = State::Waiting),
             // Its program has done its work and would do no better a second time: what it left is where the ending says, and whether to run
             // it again is for people to say.
-            Some((ending, _)) if matches!(ending, Ending::NotPublished { .. }) => {
-                if let Ending::NotPublished { why } = &ending {
-                    sweep.hold(why, at);
-                }
+            Some((Ending::NotPublished { why }, _)) => {
+                sweep.hold(&why, at);
                 sweep.runs.change(run, |slot| slot.state = State::Failed);
-                sweep.keep_ending(run, ending);
+                sweep.keep_ending(run, Ending::NotPublished { why });
             }
             other => self.again(key, other.map_or(Ending::Stopped, |(ending, _)| ending)),
         }
