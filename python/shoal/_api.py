@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 
 from ._shoal import Engine, Handle as _RawHandle
-from .errors import ShoalError, ShutDownError, UsageError
+from .errors import SettingError, ShoalError, ShutDownError, UsageError
 
 _engine = None
 _pid = None
@@ -22,6 +22,8 @@ _finished = _together = False
 
 #: Settings that say which run this is; without any of them there is none to join.
 _OF_A_RUN = ("master_address", "client_id", "num_workers", "distributed", "token")
+#: What other launchers say when there are several workers.
+_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")
 _THE_END = "the end of the script (a worker that is done before the others calls shoal.finish())"
 
 log = logging.getLogger("shoal")
@@ -95,6 +97,7 @@ def init(
     if _engine is not None and _pid == os.getpid():
         raise UsageError("shoal.init() was called before; call shoal.shutdown() first")
     if not any(name in settings or os.environ.get(f"SHOAL_{name.upper()}") for name in _OF_A_RUN):
+        _refuse_half_a_run()
         log.warning("no run to join (no SHOAL_MASTER_ADDRESS): working alone; `shoal run -n 4 -- ...` starts four workers")
         settings["distributed"] = False
     _engine = Engine(**settings)
@@ -104,6 +107,18 @@ def init(
         from .trace import trace
 
         trace.start(path)
+
+
+def _refuse_half_a_run():
+    """Whoever says that there are several workers does not want one that trains alone, on its own part of the data."""
+    for name in _SIZES:
+        text = os.environ.get(name, "").strip()
+        if text.isdecimal() and int(text) > 1:
+            raise SettingError(
+                f"{name} is {text}, but there is no run to join: SHOAL_MASTER_ADDRESS and SHOAL_TOKEN are not set, as "
+                f"`shoal run -n {text} -- python ...` sets them in place of torchrun or mpirun. To train alone, unset {name} "
+                "or call shoal.init(distributed=False)"
+            )
 
 
 def end_together():

@@ -27,8 +27,8 @@ class DeadRankError(_Blames):
     """A worker, a server or the master is no more."""
 
 
-class AbortedError(_Blames):
-    """A rank gave up, for the reason in the message (an exception in its script, Ctrl-C)."""
+class AbortedError(DeadRankError):
+    """A rank gave up, for the reason in the message (an exception in its script, Ctrl-C). It is gone as the dead are."""
 
 
 class ProtocolError(_Blames):

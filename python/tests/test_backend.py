@@ -249,3 +249,66 @@ def test_torch_knows_the_backend_without_an_import():
     ask = "import torch.distributed as dist, sys; print(dist.Backend('shoal'), 'shoal.torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=120, cwd="/")
     assert done.stdout.split() == ["shoal", "False"], done
+
+
+ANYONE = START + """
+start(3)
+# A batch of sends and receives, in any order: a ring.
+x, y = torch.full((5,), float(me)), torch.zeros(5)
+after, before = (me + 1) % 3, (me + 2) % 3
+for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, y, before), dist.P2POp(dist.isend, x, after)]):
+    work.wait()
+assert (y == before).all(), y
+# Whoever sends: two each from the others, and one by name in between.
+if me == 0:
+    got, tensor = [], torch.zeros(3)
+    for _ in range(3):
+        source = dist.recv(tensor)
+        got.append(source)
+        assert (tensor == source).all(), (source, tensor)
+    left = 1 if got.count(1) == 1 else 2
+    assert dist.recv(tensor, src=left) == left and (tensor == left).all()
+    assert sorted([*got, left]) == [1, 1, 2, 2], got
+    work = dist.irecv(tensor, tag=7)
+    assert not work.is_completed()
+    dist.barrier()
+    work.wait()
+    assert work._source_rank() == 2 and (tensor == 70).all()
+else:
+    for _ in range(2):
+        dist.send(torch.full((3,), float(me)), 0)
+    dist.barrier()
+    if me == 2:
+        dist.send(torch.full((3,), 70.0), 0, tag=7)
+pair = dist.new_group([1, 2])
+if me == 1:
+    dist.send(torch.ones(2), 2, group=pair)
+elif me == 2:
+    tensor = torch.zeros(2)
+    assert dist.recv(tensor, group=pair) == 1 and (tensor == 1).all()
+dist.destroy_process_group()
+tell(anyone=True)
+"""
+
+
+def test_batches_and_receiving_from_anyone(gang):
+    """What pipelines and task farms use: ``batch_isend_irecv``, and ``recv`` without a source."""
+    assert gang.run(3, ANYONE) == [{"anyone": True}] * 3
+
+
+WAITING = START + """
+start(3)
+if me == 1:
+    os._exit(9)
+try:
+    dist.recv(torch.zeros(3))
+except shoal.DeadRankError as error:
+    tell(rank=error.rank)
+os._exit(0)
+"""
+
+
+def test_who_waits_for_anyone_hears_of_a_death(gang):
+    workers = gang.start([WAITING] * 3)
+    for worker in (workers[0], workers[2]):
+        assert worker.until(lambda line: "rank" in line) == {"rank": 1}

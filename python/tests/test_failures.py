@@ -158,3 +158,22 @@ def test_what_cannot_start_says_why(gang):
         assert "again" in str(error) and "[10]" in str(error) and "[11]" in str(error), str(error)
     """
     gang.run(1, script)
+
+
+def test_a_world_size_without_a_run_is_refused(tmp_path):
+    """A script that nobody launched, or torchrun did, must not train alone on a part of the data."""
+    import os
+    import subprocess
+    import sys
+
+    def init(call="shoal.init()", **env):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_") and k not in ("RANK", "WORLD_SIZE")}
+        argv = [sys.executable, "-c", f"import shoal; {call}; print(shoal.size())"]
+        return subprocess.run(argv, env={**clean, **env}, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        refused = init(**{name: "2", "RANK": "0"})
+        assert refused.returncode == 1 and "SettingError" in refused.stderr, refused
+        assert f"{name} is 2" in refused.stderr and "shoal run -n 2" in refused.stderr, refused.stderr
+    for fine in (init(), init(WORLD_SIZE="1", RANK="0"), init("shoal.init(distributed=False)", WORLD_SIZE="2")):
+        assert fine.returncode == 0 and fine.stdout.strip() == "1", fine.stderr

@@ -142,3 +142,42 @@ def test_a_worker_out_of_batches_finishes_and_the_others_go_on(gang, shared_memo
     for name in ("whole", "factors"):
         assert all(t[name] < 2e-5 for t in told), told
         assert told[1][f"{name} sum"] == told[2][f"{name} sum"]
+
+
+ALONE = MODEL + """
+try:
+    shoal.torch.distribute(model, optimizer, use_sfb=SFB)
+    for step in range(6):
+        if step == 3 and HOW == "frozen" and shoal.rank() == 1:
+            model[0].weight.requires_grad_(False)
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        if step == 3 and HOW == "none" and shoal.rank() == 1:
+            model[0].weight.grad = None
+        if CLIP:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        tell(step=step)
+except shoal.ShoalError as error:
+    tell(kind=type(error).__name__, text=str(error))
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("use_sfb", [False, True])
+@pytest.mark.parametrize(("how", "clip"), [("none", False), ("frozen", False), ("frozen", True)])
+def test_what_one_worker_alone_leaves_out_is_an_error_on_all(gang, how, clip, use_sfb):
+    """Otherwise the replicas would part without a word (GRAD-3), or the others would wait for ever (GRAD-5)."""
+    head = f"HOW, CLIP, SFB = {how!r}, {clip}, {use_sfb}\n"
+    for worker in gang.start([head + ALONE] * 2):
+        error = caught(worker)
+        assert error["kind"] in ("UsageError", "AbortedError"), error
+        assert "0.weight: worker 1 alone left this parameter out" in error["text"], error
+        # A step late at most: what was set to None is told with the next round.
+        assert worker.told()[-2]["step"] == (3 if how == "none" else 2)
+
+
+def test_a_worker_that_gives_up_is_a_dead_one_to_the_others():
+    import shoal
+
+    assert issubclass(shoal.AbortedError, shoal.DeadRankError)

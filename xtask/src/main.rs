@@ -8,6 +8,7 @@ mod demo;
 mod frameworks;
 mod gang;
 mod hosts;
+mod kubernetes;
 mod ray;
 mod report;
 mod setup;
@@ -38,6 +39,8 @@ enum Verb {
     Demo,
     /// Test hosts to try things on by hand: machines made of namespaces, reached over real ssh.
     Hosts(hosts::Args),
+    /// A real Kubernetes control plane for the tests: build its programs.
+    Kubernetes(kubernetes::Args),
     /// Install what the tests need from the system.
     Setup,
     /// Run every check and test.
@@ -66,6 +69,7 @@ fn run() -> anyhow::Result<()> {
         Verb::Days(args) => days::run(args),
         Verb::Demo => demo::run(),
         Verb::Hosts(args) => hosts::run(args),
+        Verb::Kubernetes(args) => kubernetes::run(args),
         Verb::Setup => setup::run(),
         Verb::Test(args) => test::run(args),
     }

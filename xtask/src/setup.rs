@@ -11,7 +11,7 @@ struct Need {
     is_there: fn(&Need) -> bool,
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 15] = [
     Need { what: "sshd", packages: &["openssh-server"], is_there: on_path },
     Need { what: "ssh", packages: &["openssh-client"], is_there: on_path },
     Need { what: "ip", packages: &["iproute2"], is_there: on_path },
@@ -23,6 +23,8 @@ const NEEDS: [Need; 13] = [
     Need { what: "runc", packages: &["runc"], is_there: on_path },
     Need { what: "busybox", packages: &["busybox-static"], is_there: on_path },
     Need { what: "cc", packages: &["gcc", "libc6-dev"], is_there: on_path },
+    Need { what: "etcd", packages: &["etcd-server"], is_there: on_path },
+    Need { what: "go", packages: &["golang-go"], is_there: on_path },
     Need { what: "python3", packages: &["python3"], is_there: on_path },
     Need { what: "Python's venv module", packages: &["python3-venv"], is_there: venv_module },
 ];

@@ -112,6 +112,8 @@ fn rust(strict: bool) -> Result<Passed> {
     test.env("SHOAL_TEST_MOTO", crate::venv::ensure("moto", &["moto[server]==5.2.5"])?);
     // A real Ray cluster on test hosts.
     test.env("SHOAL_TEST_RAY", crate::ray::ensure()?);
+    // A real Kubernetes control plane on loopback.
+    test.env("SHOAL_TEST_KUBERNETES", crate::kubernetes::ensure()?);
     test.env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
     // Skips are told on stderr, which is read here and passed on; cargo's colours are wanted all the same.
     if std::io::stderr().is_terminal() {

@@ -7,6 +7,7 @@ pub mod document;
 pub mod fleet;
 pub mod follow;
 pub mod job;
+pub mod kubernetes;
 pub mod outcome;
 pub mod plan;
 pub mod queue;

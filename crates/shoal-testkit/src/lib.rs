@@ -2,6 +2,7 @@
 //!
 //! * [`Hosts`]: machines to reach over the real OpenSSH, made of network namespaces on this one, with links of a chosen speed.
 //! * [`cloud::Cloud`]: moto on loopback, and test hosts in the place of its instances.
+//! * [`kubernetes::ControlPlane`]: a real Kubernetes on loopback, with nodes whose pods really run.
 //! * [`binary`]: the path of a built program.
 //! * [`wait::until`]: poll for a condition with a bound, instead of a sleep that hopes.
 //! * [`Ledger`]: what runs of the queue write down of themselves, compared with what was asked for.
@@ -13,6 +14,7 @@ mod binaries;
 pub mod cloud;
 mod drive;
 pub mod hosts;
+pub mod kubernetes;
 mod ledger;
 mod rounds;
 mod skip;

@@ -1,5 +1,10 @@
 //! What the programs share. One verb, one file: `args/<verb>.rs` says what may be asked, `commands/<verb>.rs` does it.
 
+/// A closed pipe must not panic: the standard macros do, so these take their names in all of the crate. See `say.rs`.
+macro_rules! println { ($($text:tt)*) => { $crate::say::line(format_args!($($text)*)) } }
+macro_rules! eprintln { ($($text:tt)*) => { $crate::say::note(format_args!($($text)*)) } }
+macro_rules! eprint { ($($text:tt)*) => { $crate::say::note_part(format_args!($($text)*)) } }
+
 pub mod args;
 pub mod cluster;
 pub mod commands;

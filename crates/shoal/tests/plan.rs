@@ -117,3 +117,18 @@ fn json_adds_up() {
     assert_eq!(number(&layers[0]["bytes"]), 4.0 * 33.0 * 8192.0 * 3.0, "{json}");
     assert!(number(&json["dense"]["seconds"]) > 3.0 * number(&planned["seconds"]), "{json}");
 }
+
+/// A reader that went away, of either stream, changes nothing but what is read: no panic, the exit code that it would have been.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let plan = |model: &str| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shoal"));
+        command.args(["plan", "--model", model, "--workers", "8", "--bandwidth", "1gbit"]);
+        command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+        command.status().expect("it runs").code()
+    };
+    assert_eq!(plan("vgg19"), Some(0));
+    assert_eq!(plan("no-such-model"), Some(2));
+}

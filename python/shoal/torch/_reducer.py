@@ -10,7 +10,6 @@ import logging
 import threading
 import weakref
 
-import numpy as np
 import torch
 
 from .. import _api
@@ -22,6 +21,7 @@ from ._hooks import Guard, hook, is_nested
 from ._parameter import adopt, raw_grad
 from ._running import RunningStatistics
 from ._slot import Slot
+from ._states import States
 from ._weight import take_weight
 
 log = logging.getLogger("shoal")
@@ -46,7 +46,7 @@ class Reducer:
         self._arrivals = []  # the order in which the first round's gradients came
         self._by_need = list(self.slots)
         self._small, self._bundles = [], []
-        self._used, self._used_handle = np.zeros(max(len(self.slots), 1), dtype=np.float32), None
+        self._states = States(self.slots, prefix)
         self._running = RunningStatistics(running, f"{prefix}running statistics")
         self._stepped = weakref.WeakKeyDictionary()
         self._start_planning()
@@ -81,7 +81,7 @@ class Reducer:
     def _begin_backward(self, now):
         if self._open:
             self.close()
-        self.finish()
+        self.finish(at_step=False)
         self._update_plan()
         self._look_who_is_there()
         self._backward, self._thread = now, threading.get_ident()
@@ -161,8 +161,7 @@ class Reducer:
                 hook(slot)  # it may have been frozen so far
                 slot.round = self.round
                 slot.push()
-        self._used[:] = [slot.had for slot in self.slots] or 0
-        self._used_handle = _api.push_pull_async(self._used, op="sum", name=f"{self.prefix}used")
+        self._states.push(self.round)
         self._running.push(self.weight)
         self._learn_order()
 
@@ -181,16 +180,21 @@ class Reducer:
         """Whether any worker had a gradient of this parameter in this round; if not, it stays None."""
         if slot.had:
             return True
-        self._await_used()
-        return bool(self._used[slot.index] > 0)
+        self._await_states()
+        return self._states.anyone_had(slot.index)
 
-    def _await_used(self):
-        if self._used_handle is not None:
-            self._used_handle.wait()
-            self._used_handle = None
+    def _await_states(self):
+        """Before any wait for a gradient of a closed round: one that a worker leaves out never comes."""
+        try:
+            self._states.wait()
+        except UsageError as error:
+            self.failure = self.failure or error
+            raise
 
     def settle(self, slot):
         """Waits until this parameter's gradient is there."""
+        if self._states.under_way:
+            self._await_states()
         if slot.pair is not None and slot.pair.under_way:
             self._resolve(slot.pair)
         slot.finish()
@@ -204,15 +208,17 @@ class Reducer:
             if other.under_way:
                 other.resolve()
 
-    def finish(self):
+    def finish(self, at_step=True):
         """Waits for everything, what the next forward needs first coming first."""
+        while (pair := self._pair_that_is_there()) is not None:
+            self._resolve(pair)
+        self._await_states()
         for slot in self._by_need:
             # While the wire is busy, products are made of the factors that are there.
             while slot.on_its_way and (pair := self._pair_that_is_there()) is not None:
                 self._resolve(pair)
             self.settle(slot)
-        self._await_used()
-        self._running.finish()
+        self._running.finish(write=at_step)
 
     def leave(self):
         """This worker leaves: gradients that nobody read come to their end, too."""
@@ -236,7 +242,7 @@ class Reducer:
         if slot.under_way or (slot.pair is not None and slot.pair.under_way):
             self.settle(slot)
 
-    def before_step(self, optimizer, has_closure):
+    def before_step(self, optimizer, has_closure, slots):
         """An optimizer is about to use the gradients; if no backward came since its last step, others may have one."""
         if self.failure is not None:
             raise self.failure
@@ -253,6 +259,15 @@ class Reducer:
         self.finish()
         self._update_plan()
         self._stepped[optimizer] = self.round
+        if not has_closure:
+            for slot in slots:
+                if raw_grad(slot.parameter) is None and self.anyone_had(slot):
+                    slot.dropped = True  # the others hear of it with the next round
+
+    def after_step(self):
+        """Backwards inside of the step, of a closure, leave statistics that are still under way."""
+        if self.failure is None and not self.quiet and _backward_now() == _NO_BACKWARD:
+            self._running.finish()
 
     # Plans
 

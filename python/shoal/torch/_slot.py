@@ -38,6 +38,7 @@ class Slot:
         self.bundle, self.bundled = None, False  # the small ones it travels with, and whether it does now
         self.round = 0  # the last round it took part in
         self.had = False  # whether this worker had a gradient to give in that round
+        self.dropped = self.told_dropped = False  # whether its gradient was None at a step that had one; and as told to all
         self.hooked = False
         self.nothing_added = False  # whether the backward that runs had no gradient for it, but factors
         self.unsynced = False  # whether the gradient holds something the others have not seen

@@ -19,14 +19,20 @@ def watch():
     if not _watching:
         _watching = True
         _optimizer.register_optimizer_step_pre_hook(_before_step)
+        _optimizer.register_optimizer_step_post_hook(_after_step)
 
 
 def reducers_of(optimizer):
+    """The reducers of an optimizer's parameters, each with the slots of those."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     found = _known.get(optimizer)
     if found is None or found[0] != (count, _generation):
         slots = [slot_of(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-        reducers = list({id(slot.reducer): slot.reducer for slot in slots if slot is not None}.values())
+        by_reducer = {}
+        for slot in slots:
+            if slot is not None:
+                by_reducer.setdefault(id(slot.reducer), (slot.reducer, []))[1].append(slot)
+        reducers = list(by_reducer.values())
         if reducers and None in slots:
             log.warning(
                 "%d of an optimizer's %d parameters came after distribute(); their gradients stay this worker's own. "
@@ -50,5 +56,10 @@ def parameters_changed_hands():
 def _before_step(optimizer, args, kwargs):
     # After the optimizer itself, `args` may hold a closure: then backward is still to come, inside of step().
     has_closure = kwargs.get("closure") is not None or any(callable(arg) for arg in args if arg is not optimizer)
-    for reducer in reducers_of(optimizer):
-        reducer.before_step(optimizer, has_closure)
+    for reducer, slots in reducers_of(optimizer):
+        reducer.before_step(optimizer, has_closure, slots)
+
+
+def _after_step(optimizer, args, kwargs):
+    for reducer, _ in reducers_of(optimizer):
+        reducer.after_step()

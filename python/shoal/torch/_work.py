@@ -63,6 +63,13 @@ class Work(_TorchWork):
             self._finish()
         return self._over
 
+    def came_from(self, source):
+        """``source()`` says, after it is over, which rank of the group sent it."""
+        self._source = source
+
+    def _source_rank(self):
+        return self._source()
+
     def is_success(self):
         return self._over and self._error is None
 

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _api, errors
+from ._any_source import Counters, FromAnyone
 from ._bits import SUMMED, Rows, Staged, copyable, summable
 from ._reduce import named, reduced
 from ._work import Work
@@ -29,12 +30,16 @@ AT_ONCE = 4
 class ProcessGroup(dist.ProcessGroup):
     """``ranks``: the global ranks of the group's members, in the group's order."""
 
-    def __init__(self, rank, ranks, name, leave=None):
+    #: torch asks; each operation goes by itself.
+    supports_coalescing = False
+
+    def __init__(self, rank, ranks, name, leave=None, store=None):
         super().__init__(rank, len(ranks))
         self._me, self._ranks, self._title, self._leave = rank, list(ranks), name, leave
         self._sorted = sorted(self._ranks)
         self._members = None if len(ranks) == _api.size() else self._sorted
         self._counts, self._last = {}, {}
+        self._counters = Counters(rank, self._ranks, store)
 
     # ---- names and members ------------------------------------------------------------------------------------------
 
@@ -184,15 +189,31 @@ class ProcessGroup(dist.ProcessGroup):
         return self._copy_tensor(tensor, self._ranks[source], pair, what)
 
     def send(self, tensors, target, tag=0):
+        for tensor in tensors:
+            self._counters.sent(target, tag, tensor)
         pairs = [self._between(t, self._me, target, tag) for t in tensors]
         return Work([h for h, _ in pairs], None, tensors)
 
     def recv(self, tensors, source, tag=0):
+        for tensor in tensors:
+            self._counters.received(source, tag, tensor)
+        return self._recv(tensors, source, tag)
+
+    def _recv(self, tensors, source, tag):
         pairs = [self._between(t, source, self._me, tag) for t in tensors]
         return Work([h for h, _ in pairs], lambda: [then() for _, then in pairs], tensors)
 
     def recv_anysource(self, tensors, tag=0):
-        raise NotImplementedError("backend \"shoal\" needs to know whom to receive from; give src to recv()")
+        if len(self._ranks) == 2:
+            work = self.recv(tensors, 1 - self._me, tag)
+            work.came_from(lambda: 1 - self._me)
+            return work
+        if self._counters._store is None or len(tensors) != 1:
+            raise errors.UsageError("this group cannot receive from anyone: give src to recv(), and one tensor")
+        anyone = FromAnyone(self._counters, tag, tensors[0], lambda source: self._recv(tensors, source, tag))
+        work = Work([anyone], None, tensors)
+        work.came_from(lambda: anyone.source)
+        return work
 
     def _exchange(self, gives, takes, tag):
         """To and from many: ``gives`` and ``takes`` are tensors by rank; the own one is copied in place."""
@@ -245,6 +266,10 @@ class ProcessGroup(dist.ProcessGroup):
     alltoall_base = all_to_all_single
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
+
+    def _get_backend(self, device):
+        """torch asks which part of a group serves a device: this one is for all."""
+        return self
 
     def getBackendName(self):  # noqa: N802 - torch's name
         return NAME
@@ -319,7 +344,7 @@ def _create(options, backend_options=None):
     if len(ranks) > _api.size():
         raise errors.UsageError(f"a group of {len(ranks)} ranks, but the run has {_api.size()} workers")
     title = f"torch {options.group_id}"
-    return ProcessGroup(options.group_rank, ranks, title, leave)
+    return ProcessGroup(options.group_rank, ranks, title, leave, options.store)
 
 
 def register():

@@ -96,6 +96,11 @@ impl<'t> Reader<'t> {
         self.found.len() >= MOST_KEPT
     }
 
+    /// Whether something is wrong there already.
+    pub fn has_error_at(&self, at: Place) -> bool {
+        self.found.iter().any(|diagnostic| diagnostic.at == at && diagnostic.severity == Severity::Error)
+    }
+
     pub fn error(&mut self, at: Place, message: impl Into<String>) {
         self.report(self.at(at, message));
     }

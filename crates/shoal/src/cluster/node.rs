@@ -7,6 +7,7 @@ use super::synced;
 use super::table::{Event, Table};
 use shoal_core::cluster::steps::decide::{Because, Decision, Why};
 use shoal_core::cluster::steps::record::Ended;
+use shoal_core::cluster::steps::stop::only_stops_ray;
 use shoal_core::cluster::steps::wire::{Ask, Containing, Doing, Say, Task};
 use shoal_core::cluster::steps::{Action, Kind, NodePlan, Step, Wanted, plan_node};
 use shoal_core::cluster::{Node, Role};
@@ -325,6 +326,12 @@ fn synced_path(step: &Step) -> (String, String) {
 
 fn task(step: &Step, work: &Work) -> Option<Task> {
     let doing = match &step.action {
+        // What runs in a container cannot be seen as surely from outside.
+        Action::Run(argv)
+            if step.kind >= Kind::Stop && work.wanted.cluster.docker.is_none() && only_stops_ray(&step.what) =>
+        {
+            Doing::StopRay(argv.clone())
+        }
         Action::Run(argv) => Doing::Program(argv.clone()),
         Action::Container(containing) => {
             let anew = step.decision == Decision::Run(Because::Changed);

@@ -2,6 +2,7 @@
 
 use super::decide::{Because, Decision};
 use super::stamp::{Stamp, names};
+use super::stop::only_stops_ray;
 use super::wire::Containing;
 use super::{Action, Kind, Step, Wanted};
 use crate::cluster::docker::{self, in_container};
@@ -34,17 +35,10 @@ pub fn steps(wanted: &Wanted, node: &Node) -> Vec<Step> {
     list.commands("start", Kind::Start, &kind.start_commands, docker, &start_environment(wanted, node, kind));
     if node.role == Role::Worker {
         let starts = list.steps.iter_mut().filter(|step| step.kind == Kind::Start);
-        starts.take_while(|step| only_ends(&step.what)).for_each(|step| step.kind = Kind::Stop);
+        // With its head gone, a worker of Ray takes half a minute to stop: that comes before the head's own turn.
+        starts.take_while(|step| only_stops_ray(&step.what)).for_each(|step| step.kind = Kind::Stop);
     }
     list.steps
-}
-
-/// `ray stop` with options, and nothing that a shell would make more of. With its head gone, a worker of Ray takes half a minute to stop.
-fn only_ends(command: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./~ ".contains(c);
-    let mut words = command.split_whitespace();
-    let is_ray = |program: &str| program.rsplit('/').next() == Some("ray");
-    command.chars().all(is_plain) && words.next().is_some_and(is_ray) && words.next() == Some("stop")
 }
 
 /// As Ray gives it, and our mark.

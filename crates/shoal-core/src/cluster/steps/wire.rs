@@ -69,6 +69,8 @@ pub struct Task {
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
     Program(Vec<String>),
+    /// A program that stops Ray and does nothing else: where nothing of Ray is, it has nothing to do.
+    StopRay(Vec<String>),
     Container(Box<Containing>),
 }
 
@@ -185,6 +187,7 @@ mod tests {
         let asks = [
             r#"{"ask":"hello","version":1,"cluster":"lab","holder":{"id":"7-1","who":"ann","verb":"up","pid":7,"machine":"desk","since_ms":1},"container":{"engine":["podman"],"name":"ray","stop":["true"]},"silence_s":20}"#,
             r#"{"ask":"run","steps":[{"id":"setup 1","stamp":{"hash":"a","own":"b","files":""},"work":{"program":["true"]},"limit_s":null,"mark":false}]}"#,
+            r#"{"ask":"run","steps":[{"id":"start 1","stamp":{"hash":"a","own":"b","files":""},"work":{"stop_ray":["ray","stop"]},"limit_s":null,"mark":true}]}"#,
             r#"{"ask":"run","steps":[{"id":"container","stamp":{"hash":"a","own":"b","files":""},"work":{"container":{"docker":{"head_image":"i","worker_image":"i","container_name":"ray","pull_before_run":false,"head_run_options":[],"worker_run_options":[],"detect_runtime":true,"detect_shm_size":true,"use_podman":true},"role":"head","kind":null,"mounts":[{"remote":"~/x","local":"/x"}],"anew":true}},"limit_s":5,"mark":false}]}"#,
             r#"{"ask":"mesh","id":"mesh","stamp":{"hash":"a","own":"b","files":""},"private":"k","public":"p","addresses":["10.0.0.1"]}"#,
             r#"{"ask":"note","id":"files ~/x","stamp":{"hash":"a","own":"b","files":"c"},"done":true}"#,

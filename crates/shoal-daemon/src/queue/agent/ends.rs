@@ -92,10 +92,11 @@ impl Session {
         self.remember(&over.name, &note);
         self.adopted.remove(&over.name);
         self.shelf.put(&over.name, Where::Packed(over.output));
-        // Most short runs leave nothing and print nothing: then removing their folder is all there is to do.
+        // Most short runs leave nothing and print nothing: then there is nothing to look at. Their folder stays until their end is acknowledged:
+        // one that is not there was removed by somebody else.
         if over.ending.success() && over.output.is_none() && !note.always {
-            // One that is gone already was perhaps published by an agent that was killed then: that is looked at.
-            if fs::remove_dir(self.folder.work().join(&over.name)).is_ok() {
+            let mut left = fs::read_dir(self.folder.work().join(&over.name));
+            if left.as_mut().is_ok_and(|left| left.next().is_none()) {
                 let mut ended = look::plain(&over, &note);
                 ended.peak_gpu_bytes = self.shelf.peak_gpu_memory(&over.name);
                 return self.done(ended);
@@ -222,7 +223,12 @@ impl Session {
             self.tell_keeper(&ToKeeper::Forget { names });
             // Behind that word: an agent that is killed in between leaves folders that nobody knows, and the next one removes those. The
             // other way round the next one would hear of a run whose results it cannot find any more.
-            std::mem::take(&mut self.rubbish).iter().for_each(|room| self.trash(room));
+            for room in std::mem::take(&mut self.rubbish) {
+                // Most are empty.
+                if fs::remove_dir(&room).is_err() {
+                    self.trash(&room);
+                }
+            }
         }
         if !self.hello || self.ends.is_empty() {
             return;
@@ -248,7 +254,7 @@ impl Session {
             return;
         }
         let Some(Known::Told(ended)) = self.runs.remove(name) else { return };
-        if ended.results.is_some() {
+        if ended.ending.success() {
             self.rubbish.push(self.folder.work().join(name));
         }
         if let Some(ranks) = self.gangs.get_mut(&ended.attempt) {

@@ -8,7 +8,7 @@ use crate::queue::keeper::diary::note;
 use crate::queue::keeper::folder::{Folder, make};
 use crate::queue::keeper::packs::{self, Packed};
 use crate::queue::keeper::words::Over;
-use shoal_core::queue::work::{Ended, Publish};
+use shoal_core::queue::work::{Ended, Ending, Publish};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -62,17 +62,24 @@ pub fn look(folder: &Folder, over: &Over, note: Note) -> Looked {
         match (over.ending.success(), empty) {
             (true, empty) if !empty || note.always => leaves = Some(room),
             (false, false) => put_aside(folder, &over.name),
-            _ => drop(room::remove(&room)),
+            (false, true) => drop(room::remove(&room)),
+            // Removed when its end is acknowledged, not before: whose folder is not there has lost it.
+            (true, _) => {}
         }
-    } else if over.ending.success()
-        && let Publish::Folder(to) = &note.publish
-    {
+    } else if over.ending.success() {
         // Looked at before, by an agent that was killed after it had put the results in place: the same is told again.
-        let place = expand(to, &home(&std::env::vars_os().collect()));
-        if publish::is_there(&place, &note) {
+        let place = match &note.publish {
+            Publish::Folder(to) => Some((to, expand(to, &home(&std::env::vars_os().collect())))),
+            Publish::Send(_) => None,
+        };
+        if let Some((to, place)) = place.filter(|(_, place)| publish::is_there(place, &note)) {
             numbers.merge(tensorboard::of_folder(&place));
             numbers.merge(of_file(&place.join("metrics.jsonl")));
             ended.results = Some(to.clone());
+        } else {
+            let room = folder.work().join(&over.name);
+            let why = format!("its folder {} was removed before its results were taken from it", room.display());
+            ended.ending = Ending::Lost { why };
         }
     }
     ended.metrics = numbers.into_pairs();

@@ -109,9 +109,10 @@ pub fn listen(folder: &Folder) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// By the folder's socket; by the name that is no file where somebody removed that.
 pub fn connect(folder: &Folder) -> io::Result<UnixStream> {
-    let (_at, path) = address(folder)?;
-    UnixStream::connect(path)
+    let by_file = address(folder).and_then(|(_at, path)| UnixStream::connect(path));
+    by_file.or_else(|e| super::standing::connect(folder).map_err(|_| e))
 }
 
 /// Signals become something to read; those that would end us by accident are ignored.

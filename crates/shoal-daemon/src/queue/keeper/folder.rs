@@ -46,11 +46,15 @@ impl Folder {
             root = root.join(proc::node_name().replace('/', "_"));
         }
         let folder = Folder(root);
-        for path in [folder.0.clone(), folder.live(), folder.packs(), folder.work(), folder.trees(), folder.attempts()]
-        {
+        for path in folder.all() {
             make(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         }
         Ok(folder)
+    }
+
+    /// Those that have to be there.
+    pub fn all(&self) -> [PathBuf; 6] {
+        [self.0.clone(), self.live(), self.packs(), self.work(), self.trees(), self.attempts()]
     }
 
     pub fn root(&self) -> &Path {

@@ -6,6 +6,8 @@ use super::line::Line;
 use super::records;
 use super::run::Why;
 use super::words::{Alive, FromKeeper, KEEPER_VERSION, Over, PAGE, Run, ToKeeper};
+use std::io;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,9 +16,9 @@ const GRACE_OF_THE_HOST: Duration = Duration::from_secs(5);
 
 impl Keeper {
     /// A new agent takes the place of the one before.
-    pub(super) fn welcome(&mut self) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
-        // The folder is closed to others already; two locks are better (SEC-1).
+    pub(super) fn welcome(&mut self, came: io::Result<(UnixStream, SocketAddr)>) {
+        let Ok((stream, _)) = came else { return };
+        // The folder is closed to others already; the name that is no file is not (SEC-1).
         let peer = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid);
         if peer.is_ok_and(|uid| uid == rustix::process::geteuid()) {
             self.line = Line::new(stream).ok();

@@ -41,6 +41,11 @@ pub struct Keeper {
     pub(super) launcher: Launcher,
     pub(super) null: File,
     pub(super) listener: UnixListener,
+    /// The same under a name that is no file.
+    pub(super) named: Option<UnixListener>,
+    /// Of the folder; held as long as it is open.
+    pub(super) lock: File,
+    pub(super) look_at: Instant,
     pub(super) signals: OwnedFd,
     pub(super) children: Children,
     pub(super) book: Book<Box<(Run, Rc<Environment>)>>,
@@ -69,8 +74,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Until there is nothing left to keep.
-    pub fn keep(mut self) {
+    /// Until there is nothing left to keep. What kept others away comes back, for whoever clears up.
+    pub fn keep(mut self) -> (File, Option<UnixListener>) {
         loop {
             self.start_ready();
             self.write_down();
@@ -90,12 +95,20 @@ impl Keeper {
                 self.hear_agent();
             }
             if ready.listener {
-                self.welcome();
+                self.welcome(self.listener.accept());
+            }
+            if ready.named
+                && let Some(came) = self.named.as_ref().map(UnixListener::accept)
+            {
+                // Whoever comes this way has not found the folder's socket.
+                self.look_at = Instant::now();
+                self.welcome(came);
             }
             self.pass_time();
             self.tell();
         }
         self.logs.remove_spare();
+        (self.lock, self.named)
     }
 
     fn start_ready(&mut self) {
@@ -250,14 +263,18 @@ impl Keeper {
             let out = if line.wants_to_write() { PollFlags::OUT } else { PollFlags::empty() };
             fds.push(PollFd::new(&line.stream, PollFlags::IN | out));
         }
+        let line = self.line.is_some();
+        fds.extend(self.named.as_ref().map(|named| PollFd::new(named, PollFlags::IN)));
         // Interrupted or not: whoever is ready is found below, or next time.
         let _ = poll(&mut fds, Some(&wait));
         let is = |k: usize| fds.get(k).is_some_and(|fd| !fd.revents().is_empty());
-        Ready { signals: is(0), listener: is(1), synced: is(2), line: is(3) }
+        let (line, named) = (line && is(3), is(3 + usize::from(line)));
+        Ready { signals: is(0), listener: is(1), synced: is(2), line, named }
     }
 
     fn pass_time(&mut self) {
         let now = Instant::now();
+        self.stand(now);
         self.step_stops(now);
         self.step_sweeps(now);
         self.forget_stuck();
@@ -329,4 +346,5 @@ struct Ready {
     listener: bool,
     synced: bool,
     line: bool,
+    named: bool,
 }

@@ -17,6 +17,7 @@
 //! | `logs`, `packs` | where its output goes while it lives, and afterwards |
 //! | `records`, `sync` | what is written down; when it is on disk |
 //! | `recover` | what became of the runs of a keeper that is gone |
+//! | `standing` | how it is found when its folder was removed |
 //! | `daemon` | how a keeper comes to stand alone |
 //! | `diary` | what is written down for people |
 
@@ -36,6 +37,7 @@ pub mod packs;
 pub mod records;
 mod recover;
 mod run;
+mod standing;
 mod stop;
 mod sync;
 pub mod words;
@@ -48,6 +50,7 @@ use folder::Folder;
 use keep::Keeper;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -86,20 +89,29 @@ pub fn run(folder: Folder) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    // With the lock of a folder that was made again, one of the folder before may live.
+    let named = match standing::take(&folder) {
+        standing::Name::Ours(listener) => Some(listener),
+        standing::Name::Taken => return ExitCode::SUCCESS,
+        standing::Name::Unusable(why) => {
+            note("queue-keeper", format!("cannot be found if its folder is removed: {why}"));
+            None
+        }
+    };
     let socket = folder.root().join(folder.keeper_socket());
-    match open(folder) {
+    let held = match open(folder, lock, named) {
         Ok(keeper) => keeper.keep(),
         Err(why) => {
             note("queue-keeper", why);
             return ExitCode::FAILURE;
         }
-    }
+    };
     let _ = std::fs::remove_file(socket);
-    drop(lock);
+    drop(held);
     ExitCode::SUCCESS
 }
 
-fn open(folder: Folder) -> Result<Keeper, String> {
+fn open(folder: Folder, lock: File, named: Option<UnixListener>) -> Result<Keeper, String> {
     let said = |path: PathBuf| move |e: std::io::Error| format!("{}: {e}", path.display());
     let signals = daemon::signals().map_err(|e| format!("signals: {e}"))?;
     let lowered_oom_score = daemon::protect();
@@ -132,6 +144,9 @@ fn open(folder: Folder) -> Result<Keeper, String> {
         syncer: sync::Syncer::start().map_err(|e| e.to_string())?,
         mark,
         listener,
+        named,
+        lock,
+        look_at: std::time::Instant::now() + standing::LOOK_EVERY,
         signals,
         book: book::Book::default(),
         live: HashMap::new(),

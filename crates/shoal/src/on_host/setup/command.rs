@@ -5,6 +5,7 @@
 
 use super::inbox::{Heard, Inbox};
 use super::output::Output;
+use super::ray;
 use super::state::State;
 use super::{ASKING, say};
 use crate::on_host::bounded;
@@ -15,6 +16,7 @@ use shoal_core::cluster::steps::wire::{Ask, Containing, Doing, Say, Task};
 use shoal_daemon::proc;
 use std::collections::{HashSet, VecDeque};
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -54,9 +56,15 @@ pub fn run(state: &State, inbox: &Inbox, task: &Task) -> Ran {
     let mut how = Ended::Code(0);
     let mut programs: VecDeque<Vec<String>> = match &task.work {
         Doing::Program(words) => [words.clone()].into(),
+        Doing::StopRay(words) if ray::is_there() => [words.clone()].into(),
+        Doing::StopRay(_) => {
+            // Where it cannot be said there is nothing lost: the step is as good as done.
+            let _ = (&log).write_all(b"nothing of Ray is here, so nothing has to be stopped\n");
+            VecDeque::new()
+        }
         Doing::Container(containing) => [pull(containing)].into(),
     };
-    let mut asked = matches!(task.work, Doing::Program(_));
+    let mut asked = !matches!(task.work, Doing::Container(_));
     while let Some(words) = programs.pop_front() {
         how = match start(&words, &log, task.mark.then_some(state.cluster.as_str())) {
             Ok(child) => {

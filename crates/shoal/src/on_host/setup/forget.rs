@@ -2,10 +2,11 @@
 
 use super::inbox::Inbox;
 use super::state::{State, clusters};
-use super::{ASKING, command, mesh, running};
+use super::{ASKING, command, mesh, ray, running};
 use crate::on_host::bounded;
 use rustix::process::Signal;
 use shoal_core::cluster::steps::stamp::Stamp;
+use shoal_core::cluster::steps::stop::ends_last;
 use shoal_core::cluster::steps::wire::{Container, Doing, Task};
 use shoal_daemon::proc::{self, Process};
 use std::path::Path;
@@ -26,7 +27,8 @@ pub fn forget(
     program: bool,
 ) -> (Vec<String>, Vec<String>) {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
-    if let Some(words) = stop {
+    // Ray's own way to stop ends the same processes in the same order, a second later.
+    if let Some(words) = stop.filter(|_| container.is_some() || !all_are_ours(&state.cluster)) {
         let task = Task {
             id: "stop".into(),
             stamp: Stamp::default(),
@@ -102,26 +104,36 @@ fn ours(cluster: &str) -> Vec<Process> {
     all.filter(|process| process.pid != me).filter(bears).collect()
 }
 
+/// Whether all that might be of Ray here bears this cluster's mark.
+fn all_are_ours(cluster: &str) -> bool {
+    let ours = ours(cluster);
+    ray::processes().iter().all(|process| ours.contains(process))
+}
+
 /// Ends them; gives those that live.
 fn end(cluster: &str, processes: &[Process]) -> Vec<Process> {
-    for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, KILLING)] {
-        // Some may have been started meanwhile.
-        let now = if signal == Signal::TERM { processes.to_vec() } else { ours(cluster) };
-        for process in &now {
-            proc::signal(*process, signal);
-        }
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline && now.iter().any(|process| proc::is_alive(*process)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+    let (last, first): (Vec<Process>, Vec<Process>) =
+        processes.iter().partition(|process| ends_last(&ray::command_line(**process)));
+    signal_all(&first, Signal::TERM, GRACE);
+    signal_all(&last, Signal::TERM, GRACE);
+    // Some may have been started meanwhile.
+    signal_all(&ours(cluster), Signal::KILL, KILLING);
     ours(cluster)
 }
 
+/// Gives them so long to end.
+fn signal_all(processes: &[Process], signal: Signal, patience: Duration) {
+    for process in processes {
+        proc::signal(*process, signal);
+    }
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline && processes.iter().any(|process| proc::is_alive(*process)) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn name(process: Process) -> String {
-    let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
-    let words = String::from_utf8_lossy(&words).replace('\0', " ");
-    words.trim().chars().take(60).collect()
+    ray::command_line(process).chars().take(60).collect()
 }
 
 /// This very program, if nothing else needs it: it was brought here for clusters and runs, and can be brought again.

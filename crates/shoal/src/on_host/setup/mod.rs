@@ -6,6 +6,7 @@
 //! | `state` | where is the node's record, and how is it kept; who holds the node |
 //! | `command` | how is one program run, watched and ended |
 //! | `output` | what of a program's output is passed on |
+//! | `ray` | is anything of Ray here, and whose is it |
 //! | `mesh` | how may nodes log in to each other |
 //! | `forget` | what has to go, and what is left |
 
@@ -14,6 +15,7 @@ mod forget;
 mod inbox;
 mod mesh;
 mod output;
+mod ray;
 mod state;
 
 use inbox::{Heard, Inbox};

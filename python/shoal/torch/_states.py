@@ -1,0 +1,74 @@
+"""Who had a gradient of which parameter in a round, and does a worker alone leave one out?
+
+One number for each parameter travels with every round and is summed over the workers. Its bits hold how many had a gradient,
+how many left the parameter out (frozen, or its gradient was None at the last step), and the sum of those workers' ranks, which
+names a single one. A parameter that some leave out and others do not would part the replicas without a word: that is an error
+on all (GRAD-3, GRAD-5).
+"""
+
+import numpy as np
+
+from .. import _api
+from ..errors import UsageError
+
+#: Counts have 12 bits each, the ranks' sum what is left of a float64's 53; so many workers and more are not checked.
+_BITS = 12
+_MOST = 1 << _BITS
+
+
+class States:
+    """``slots`` are a reducer's; their order is the same on every worker."""
+
+    def __init__(self, slots, prefix):
+        self._slots, self._name = slots, f"{prefix}used"
+        self._sums = np.zeros(len(slots) + 1, dtype=np.float64)
+        self._handle = None
+
+    def push(self, round):
+        """At the end of a round, when every slot that takes part has been sent."""
+        rank = _api.rank()
+        checked = _api.size() < _MOST
+        left_out = (1 << _BITS) + (rank << 2 * _BITS) if checked else 0
+        for index, slot in enumerate(self._slots):
+            out = slot.round != round or slot.dropped
+            self._sums[index] = slot.had + (left_out if out else 0)
+            slot.told_dropped, slot.dropped = slot.dropped, False
+        self._sums[-1] = 1  # so that the sum is the number of those who took part
+        self._handle = _api.push_pull_async(self._sums, op="sum", name=self._name)
+
+    @property
+    def under_way(self):
+        return self._handle is not None
+
+    def wait(self):
+        """Raises UsageError where workers differ in what they leave out; all see the same sums, so all raise it."""
+        if self._handle is None:
+            return
+        self._handle.wait()
+        self._handle = None
+        there, most = int(self._sums[-1]), float(1 << _BITS)
+        if (self._sums[:-1] < most).all():
+            return  # nobody leaves anything out
+        sums = self._sums[:-1].astype(np.int64)
+        out = (sums >> _BITS) & (_MOST - 1)
+        differ = np.flatnonzero((out != 0) & (out != there))
+        if len(differ):
+            first = int(differ[0])
+            raise UsageError(self._what(self._slots[first], int(out[first]), there, int(sums[first] >> 2 * _BITS), len(differ)))
+
+    def anyone_had(self, index):
+        return int(self._sums[index]) & (_MOST - 1) > 0
+
+    def _what(self, slot, out, there, ranks, count):
+        who = f"worker {ranks} alone" if out == 1 else f"{out} of {there} workers"
+        why = "its gradient was None at the last step, or it is frozen (requires_grad=False)"
+        if not slot.takes_part:
+            why = "it is frozen (requires_grad=False)"
+        elif slot.told_dropped:
+            why = "its gradient was None at the last step"
+        here = f"; on this one, worker {_api.rank()}, {why}" if not slot.takes_part or slot.told_dropped else f": {why}"
+        more = f" So do {count - 1} more parameters." if count > 1 else ""
+        return (
+            f"{slot.key}: {who} left{'' if out == 1 else ' (not all)'} this parameter out{here}. The replicas would differ from here on; "
+            f"freeze it, or set its gradient to None, on all workers at the same step.{more}"
+        )
