@@ -106,7 +106,8 @@ fn rust(strict: bool) -> Result<Passed> {
     // Tests that launch frameworks on test hosts take them from here.
     let python = crate::frameworks::all()?;
     crate::wheel::ensure_installed(&python)?;
-    let mut test = cargo(&["test", "--workspace"]);
+    // All failures in one go: a run of everything is long.
+    let mut test = cargo(&["test", "--workspace", "--no-fail-fast"]);
     test.env("SHOAL_TEST_TENSORFLOW", &python);
     // EC2 and EFS on loopback.
     test.env("SHOAL_TEST_MOTO", crate::venv::ensure("moto", &["moto[server]==5.2.5"])?);
