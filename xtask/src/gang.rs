@@ -134,7 +134,7 @@ mod tests {
         assert!(gang.all_ended("server").unwrap(), "there is no server to wait for");
         let start = Instant::now();
         gang.stop();
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(45));
         std::fs::remove_dir_all(&gang.folder).unwrap();
     }
 }

@@ -127,7 +127,7 @@ fn ranks_that_fail_there() {
             case.fleet(&[0, 1], "");
             let script = "[ $RANK = 1 ] && exit 4; trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & while :; do sleep 0.2; done";
             let done = case.shoal(&["-f", "fleet.yaml", "--grace", "2", "--", "sh", "-c", script]).run().exits(4);
-            assert!(done.took < Duration::from_secs(10), "{:?}", done.took);
+            assert!(done.took < Duration::from_secs(45), "{:?}", done.took);
         }),
         ("full-disk", |case| {
             case.fleet(&[1], "");
@@ -190,7 +190,7 @@ fn a_host_that_dies_is_named() {
     run.process.end(LONG);
     let took = since.elapsed();
     let done = run.end().exits(255);
-    assert!(took < Duration::from_secs(5), "{took:?}\n{}", done.err);
+    assert!(took < Duration::from_secs(30), "{took:?}\n{}", done.err);
     done.says(&["worker2 on node2: lost"]).without_output().looks_like("host_dies");
 }
 

@@ -54,11 +54,11 @@ fn deaf<'c>(case: &'c Case, script: &str, grace: &str) -> support::launching::Ru
 
 /// Ranks get time to end well; what they say then is kept.
 fn once(case: &Case) {
-    let run = deaf(case, POLITE, "20");
+    let run = deaf(case, POLITE, "60");
     run.process.signal("INT");
     let done = run.end().exits(130);
     assert!(case.log("logs", "worker0").ends_with("saved\n"), "{}", case.log("logs", "worker0"));
-    assert!(done.took < Duration::from_secs(15), "{:?}", done.took);
+    assert!(done.took < Duration::from_secs(45), "{:?}", done.took);
     let done = done.says(&["stopping"]);
     assert_eq!(done.out.matches("| saved").count(), 2, "{}", done.out);
 }
@@ -71,7 +71,7 @@ fn twice(case: &Case) {
     run.process.says("once more", LONG);
     run.process.signal("INT");
     let done = run.end().exits(130);
-    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(45), "{:?}", since.elapsed());
     done.says(&["killing"]);
 }
 
@@ -104,7 +104,7 @@ fn while_connecting(case: &Case) {
     let since = Instant::now();
     run.process.signal("INT");
     let done = run.end().exits(130);
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
     done.looks_like("interrupted_while_connecting");
     // Only now does the login get to our program, which finds nobody there and goes.
     case.lab.on(2, "touch /root/go");
