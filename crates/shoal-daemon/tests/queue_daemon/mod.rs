@@ -140,15 +140,21 @@ impl FakeHost {
         FakeHost { listener, path }
     }
 
-    /// The next agent that the daemon starts, after the daemon's hello.
+    /// The next agent that the daemon starts, after the daemon's hello. Lines that ended before it are of a daemon that was killed meanwhile.
     pub fn accept(&self) -> FakeLine {
-        let stream = until("an agent", || self.listener.accept().ok()).0;
-        stream.set_nonblocking(false).unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
-        (&stream).write_all(framing::PREAMBLE).unwrap();
-        let mut line = FakeLine { stream };
-        assert!(matches!(line.hear(), ToHost::Hello { version: LINE_VERSION, .. }));
-        line
+        loop {
+            let stream = until("an agent", || self.listener.accept().ok()).0;
+            stream.set_nonblocking(false).unwrap();
+            stream.set_read_timeout(Some(BOUND)).unwrap();
+            if (&stream).write_all(framing::PREAMBLE).is_err() {
+                continue;
+            }
+            let mut line = FakeLine { stream };
+            if let Ok(Some((word, _))) = framing::read_message::<ToHost>(&mut line.stream) {
+                assert!(matches!(word, ToHost::Hello { version: LINE_VERSION, .. }));
+                return line;
+            }
+        }
     }
 }
 
