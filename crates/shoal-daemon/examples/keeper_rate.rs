@@ -31,6 +31,7 @@ fn run(k: usize, seat: usize, argv: &[String], after: Option<String>) -> Run {
         grace_ms: 1000,
         memory_bytes: None,
         prepared: None,
+        guarded: false,
         refused: None,
     }
 }

@@ -8,6 +8,7 @@ fn main() -> ExitCode {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["host", "agent", "--store", store] => agent::main(agent::Args::new(store)),
         ["host", "queue-keeper", "--store", store] => keeper::main(store),
+        ["host", "guard", "--", ..] => keeper::guard::main(std::env::args_os().skip(4).collect()),
         _ => {
             eprintln!("queue_host host (agent | queue-keeper) --store ID");
             ExitCode::from(2)

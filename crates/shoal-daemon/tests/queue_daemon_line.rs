@@ -76,6 +76,33 @@ fn a_sweep_from_its_submission_to_its_results() {
     assert!(line.is_closed());
 }
 
+/// A stop with another grace than the sweep's, longer or shorter, reaches the host as it was said.
+#[test]
+fn a_stop_has_the_grace_that_was_asked_for() {
+    let scene = scene();
+    let daemon = scene.how.start();
+    let mut client = daemon.client();
+    submit(&mut client, &sweep("mlp", 4)).unwrap();
+    let mut line = scene.host.accept();
+    line.hello("boot", 4, vec![], vec![]);
+    line.starts_of(4);
+    let own = sweep("mlp", 4).rules.grace_seconds;
+    for (cell, now, asked, told) in
+        [(0, false, None, own), (1, false, Some(3600), 3600), (2, false, Some(1), 1), (3, true, None, 0)]
+    {
+        let target = Target::Run(RunId { sweep: "mlp".into(), cell, rep: 0 });
+        client.ask(&Request::Stop { target, now, grace_seconds: asked }, &[]).unwrap();
+        let heard = line.hear();
+        let is = matches!(&heard, ToHost::Stop { attempt: it, grace_seconds, .. }
+            if *it == attempt("mlp", cell, 1) && *grace_seconds == told);
+        assert!(is, "{cell}: {heard:?}");
+        // Said once more for those that were told to end before.
+        if told != own {
+            assert_eq!(line.hear(), heard);
+        }
+    }
+}
+
 #[test]
 fn after_a_restart_the_host_is_compared_with_the_journal() {
     let scene = scene();
@@ -87,8 +114,11 @@ fn after_a_restart_the_host_is_compared_with_the_journal() {
     let starts = line.starts_of(5);
     let of = |cell: u32| attempt("mlp", cell, 1);
     // Asked to end, and the host says nothing of it any more when it is back.
-    let stop =
-        |cell: u32| Request::Stop { target: Target::Run(RunId { sweep: "mlp".into(), cell, rep: 0 }), now: false };
+    let stop = |cell: u32| Request::Stop {
+        target: Target::Run(RunId { sweep: "mlp".into(), cell, rep: 0 }),
+        now: false,
+        grace_seconds: None,
+    };
     client.ask(&stop(3), &[]).unwrap();
     assert!(matches!(line.hear(), ToHost::Stop { attempt, .. } if attempt == of(3)));
     client.ask(&stop(4), &[]).unwrap();

@@ -91,7 +91,10 @@ fn a_stop_ends_what_runs_and_what_waits() {
     submit(&mut client, &sh("long", 20, "sleep 1000")).unwrap();
     until("runs", || (row(&mut client, "long").running > 0).then_some(()));
     let target = Target::Sweep("long".into());
-    assert!(matches!(client.ask(&Request::Stop { target, now: false }, &[]).unwrap().0, Answer::Counted { runs: 20 }));
+    assert!(matches!(
+        client.ask(&Request::Stop { target, now: false, grace_seconds: None }, &[]).unwrap().0,
+        Answer::Counted { runs: 20 }
+    ));
     let row = done(&daemon, "long");
     assert_eq!(row.stopped, 20, "{}", daemon.log());
     scene.clear(daemon);

@@ -82,7 +82,7 @@ fn each_role_does_what_it_may_and_sweeps_are_their_owners() {
     wrong.owner = "carol".into();
     submit(&mut bob, &wrong).unwrap();
     assert_eq!(row(&mut reader, "mlp").owner, "bob", "the token says whose it is, not the request");
-    let stop = Request::Stop { target: Target::Sweep("mlp".into()), now: false };
+    let stop = Request::Stop { target: Target::Sweep("mlp".into()), now: false, grace_seconds: None };
     may_not(carol.ask(&stop, &[]), "a sweep of bob");
     may_not(submit(&mut carol, &sweep("mlp", 3)), "a sweep of bob");
     may_not(bob.ask(&Request::Pause { what: Pausable::Host("x".into()) }, &[]), "bob may not");

@@ -122,7 +122,7 @@ fn a_stop_says_where_the_output_is() {
     submit(&mut daemon.client(), &led).unwrap();
     all_wait(&daemon, "led");
     let target = Target::Sweep("led".into());
-    daemon.client().ask(&Request::Stop { target, now: false }, &[]).unwrap();
+    daemon.client().ask(&Request::Stop { target, now: false, grace_seconds: None }, &[]).unwrap();
     assert_eq!(done(&daemon, "led").stopped, 1, "{}", daemon.log());
     let mut client = daemon.client();
     let run = runs(&mut client, "led").remove(0);

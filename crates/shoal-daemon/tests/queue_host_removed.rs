@@ -32,7 +32,7 @@ fn a_keeper_whose_folder_was_removed_is_found_by_the_next_agent() {
     kill(keeper, libc::SIGKILL);
     let ended = line.end_of(&attempt(0, 1));
     assert!(
-        matches!(&ended.ending, Ending::Lost { why } if why.contains("keeper of its host was killed")),
+        matches!(&ended.ending, Ending::Lost { why, felled: true } if why.contains("keeper of its host was killed")),
         "{ended:?}"
     );
     assert_eq!(place.left(), Vec::<u32>::new());
@@ -52,7 +52,7 @@ fn a_run_whose_folder_was_removed_has_not_finished() {
     fs::write(&go, "").unwrap();
     for cell in 0..2 {
         let ended = line.end_of(&attempt(cell, 1));
-        let Ending::Lost { why } = &ended.ending else { panic!("{ended:?}") };
+        let Ending::Lost { why, felled: false } = &ended.ending else { panic!("{ended:?}") };
         assert!(
             why.contains("was removed before its results were taken") && !ended.ending.is_of_the_program(),
             "{why}"

@@ -126,6 +126,12 @@ impl Page {
             let help = "values are separated by commas; put text with special characters in quotes within quotes: 'name=\"a, b\"'";
             Fault::new(moved(fault.at), format!("the values of `{name}` cannot be read")).help(help)
         })?;
+        // YAML would drop what is not there; people may have meant it.
+        if several && !values.trim().is_empty() && values.trim_end().ends_with(',') {
+            let at = Place { column: shift + values.trim_end().chars().count() - 1, width: 1, ..line };
+            let help = format!("leave the comma out, or write an empty text in quotes: {flag} \"{name}={values}''\"");
+            return Err(Fault::new(at, format!("nothing follows the last comma of `{name}`")).help(&help));
+        }
         let mut node = shifted(parsed, &moved);
         if matches!(&node.value, Value::List(items) if several && items.is_empty()) {
             node.at = key.at;

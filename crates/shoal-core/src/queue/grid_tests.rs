@@ -25,6 +25,8 @@ fn words_become_axes() {
         (&["opt=adam,'sgd,fast',\"1\",true,null"], r#"opt=[["adam"],["sgd,fast"],["1"],[true],[null]]"#),
         (&["layers=[64,64],[128]"], "layers=[[[64,64]],[[128]]]"),
         (&["file=a=b,/x/y:z"], r#"file=[["a=b"],["/x/y:z"]]"#),
+        (&["text=x,''"], r#"text=[["x"],[""]]"#),
+        (&["text='x,'"], r#"text=[["x,"]]"#),
         (&["text=two words"], r#"text=[["two words"]]"#),
     ] {
         assert_eq!(axes(&words(grid)), expected);
@@ -55,6 +57,9 @@ fn what_is_wrong_is_shown_in_the_word() {
         ("lr=0.1,.nan", 1, 15, "cannot be kept"),
         ("l r=1", 1, 8, "cannot be the name"),
         ("lr=1,[2", 1, 0, "cannot be read"),
+        ("lr=0.1,", 1, 14, "nothing follows the last comma"),
+        ("lr=,0.1", 1, 0, "cannot be read"),
+        ("lr=0.1,,0.2", 1, 0, "cannot be read"),
         ("lr=0.1..0.9", 1, 11, "range that cannot be used"),
     ] {
         let found = draft(&words(&[grid])).expect_err(grid);

@@ -50,11 +50,13 @@ pub enum Request {
     Wait {
         sweep: String,
     },
-    /// Answered by `Counted`. `now`: without the sweep's grace.
+    /// Answered by `Counted`. `now`: without the sweep's grace; `grace_seconds`: with this one instead of it.
     Stop {
         target: Target,
         #[serde(default)]
         now: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grace_seconds: Option<u32>,
     },
     Retry {
         target: Target,
@@ -252,6 +254,9 @@ pub struct WhyRow {
     pub reason: String,
     pub code: String,
     pub starts_at: Option<Moment>,
+    /// It stays so until somebody does something about it: whoever waits for the run would wait for ever.
+    #[serde(default)]
+    pub forever: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

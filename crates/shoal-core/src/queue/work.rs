@@ -45,6 +45,10 @@ pub struct Start {
     /// It gets a folder with `run.json` even if it leaves no file: somebody named the place, and looks there for all that have finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
+    /// A keeper was killed while it ran: another process of ours stands between it and the next one, so that it kills only that if it kills
+    /// its parent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guarded: bool,
     /// For `run.json`; none where the source is under no version control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -112,6 +116,9 @@ pub enum Ending {
     /// The host, or the keeper, is gone; what became of it cannot be known. Nothing of it is left.
     Lost {
         why: String,
+        /// Whoever kept it was killed while it ran, by nobody knows whom: it may have been the run itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        felled: bool,
     },
     /// It succeeded, but its results could not be put where they belong; they are kept on the host.
     NotPublished {
@@ -146,6 +153,11 @@ impl Ending {
         *self == Ending::Exited(0)
     }
 
+    /// Nobody is to blame, and nobody could be.
+    pub fn lost(why: impl Into<String>) -> Ending {
+        Ending::Lost { why: why.into(), felled: false }
+    }
+
     /// Whether the program is to blame, so that trying again costs a retry.
     pub fn is_of_the_program(&self) -> bool {
         !matches!(self, Ending::Stopped | Ending::Lost { .. } | Ending::NotPublished { .. }) && !self.success()
@@ -161,7 +173,7 @@ impl fmt::Display for Ending {
             Ending::TimeLimit => f.write_str("time limit reached"),
             Ending::NotStarted { why } => write!(f, "not started: {why}"),
             Ending::Stopped => f.write_str("stopped"),
-            Ending::Lost { why } => write!(f, "lost: {why}"),
+            Ending::Lost { why, .. } => write!(f, "lost: {why}"),
             Ending::NotPublished { why } => write!(f, "results not put in place: {why}"),
         }
     }

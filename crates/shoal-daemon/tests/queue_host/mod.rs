@@ -68,6 +68,7 @@ pub fn argv(cell: u32, words: &[&str]) -> Start {
         publish: Publish::Send(format!("s/runs/param_{cell:03}/t_num0")),
         results_mark: None,
         always: false,
+        guarded: false,
         origin: None,
     }
 }

@@ -65,6 +65,11 @@ pub enum Part {
         #[arg(long)]
         store: String,
     },
+    /// Stands between a run and its keeper.
+    Guard {
+        #[arg(last = true)]
+        words: Vec<std::ffi::OsString>,
+    },
     /// Sets this host up as a node of a cluster; speaks JSON lines over stdin and stdout.
     Setup,
     /// Prints the name of this program's content.

@@ -72,12 +72,14 @@ States of detached runs:
   lost      ranks are gone and nobody recorded how: the host was restarted, or their keeper killed
   unknown   hosts of the run did not answer
 
-It never starts a queue: where none runs, there is none to list.
+Without a sweep's name it starts no daemon; with one, or with --all, it does. Where none answers, `queue` of --json says why: `state` is
+`answers`, `none` (there never was one here), `asleep` (it went with nothing left to do), `stopped` (it was told to end while there was work),
+`gone` (it was killed) or `unreached`. In the last three cases nobody knows what there is: `sweeps` is null, and the exit code 3.
 
 Exit codes:
-  0    all hosts answered
+  0    the queue, if there is one, and all hosts answered
   2    the command line or the fleet file is wrong, or there is no such sweep
-  3    the queue could not be reached
+  3    the queue does not answer: its daemon was killed, or stopped while there was work, or cannot be reached
   255  some host could not be asked; it is named on stderr, and the others are listed
 
 Examples:

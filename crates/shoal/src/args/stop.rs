@@ -24,9 +24,9 @@ pub struct Args {
     #[arg(long, value_name = "RANK")]
     pub rank: Option<Rank>,
 
-    /// Of a detached run: seconds between asking a rank to end and ending it. A sweep has its own grace in its file.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
-    pub grace: u64,
+    /// Seconds between asking to end and ending [default: the sweep's own grace; 5 for a detached run].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub grace: Option<u32>,
 
     /// Of a detached run: look on the hosts of this fleet; not needed on the machine that launched the run.
     #[arg(long, value_name = "FILE")]
@@ -48,5 +48,6 @@ Exit codes:
 Examples:
   shoal stop mlp
   shoal stop mlp:17.2 mlp:18
+  shoal stop mlp --grace 120
   shoal stop 261116-020304-a1b2c3 --grace 60
   shoal stop 261116-020304-a1b2c3 --rank worker3";

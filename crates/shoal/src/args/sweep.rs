@@ -73,6 +73,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = amounts::seconds)]
     pub time_limit: Option<u64>,
 
+    /// From asking a run to end (SIGTERM) to ending it [default: 10s].
+    #[arg(long, value_name = "TIME", value_parser = amounts::seconds)]
+    pub grace: Option<u64>,
+
     /// Further attempts for a run that fails. A host that dies costs none.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub retries: Option<u32>,
@@ -155,6 +159,8 @@ Exit codes:
   1  with --wait: something failed or was stopped, and nothing runs any more
   2  the command line or the file is wrong
   3  the queue could not be reached or started
+  4  with --wait: nothing runs, and what is left cannot start as things are (no host has what it needs, or what it comes after has failed);
+     it is said why, and it stays in the queue
   130  with --wait: Ctrl-C; the sweep goes on
 
 Examples:

@@ -23,6 +23,7 @@ Exit codes:
   1    something failed or was stopped, and nothing runs any more
   2    the command line is wrong, or there is no such sweep
   3    the queue could not be reached
+  4    nothing runs, and what is left cannot start as things are; it is said why, and it stays in the queue
   130  Ctrl-C; the sweep goes on
 
 Examples:

@@ -19,6 +19,7 @@ pub fn run(args: Args) -> ExitCode {
         Part::Agent { connect: Some(queue), .. } => crate::queue::call::main(&queue),
         Part::Agent { store, .. } => queue::agent::main(queue::agent::Args::new(&store.unwrap_or_default())),
         Part::QueueKeeper { store } => queue::keeper::main(&store),
+        Part::Guard { words } => queue::keeper::guard::main(words),
         Part::Setup => crate::on_host::setup::main(),
         Part::List { run } => list(run.as_deref()),
         Part::Tail { run, rank, follow } => tail(&run, rank, follow),

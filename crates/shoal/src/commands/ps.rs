@@ -10,7 +10,6 @@ use crate::queue::ps as queued;
 use crate::queue::table::{self, left};
 use serde_json::json;
 use shoal_core::outcome::{LOST, duration};
-use shoal_core::queue::request::SweepRow;
 use std::process::ExitCode;
 
 /// Runs that ended longer ago are shown with --all.
@@ -29,26 +28,26 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let mut runs = view::runs(answers.heard.into_iter().map(|(_, listing)| listing));
     remember_ends(&runs);
     runs.retain(|run| args.all || run.over_ms.is_none_or(|ms| ms < RECENT_MS));
-    let rows = sweeps.as_deref().unwrap_or_default();
+    let rows = &sweeps.rows;
     if args.json {
-        crate::say::line(as_json(&runs, &answers.unreached, rows));
+        crate::say::line(as_json(&runs, &answers.unreached, &sweeps));
     } else {
         if !rows.is_empty() {
             crate::say::out(queued::table(rows));
         }
-        if !runs.is_empty() || (rows.is_empty() && sweeps.is_ok()) {
+        if !runs.is_empty() || (rows.is_empty() && sweeps.is_known()) {
             let between = if rows.is_empty() { "" } else { "\n" };
             crate::say::out(format!("{between}{}", table(&runs, table::width())));
         }
     }
     say_unreached("shoal ps", &answers.unreached);
-    Ok(match (sweeps, answers.unreached.is_empty()) {
+    if let Some(why) = &sweeps.why {
+        eprintln!("shoal ps: {why}");
+    }
+    Ok(match (sweeps.is_known(), answers.unreached.is_empty()) {
         (_, false) => ExitCode::from(LOST),
-        (Err(why), true) => {
-            eprintln!("shoal ps: {why}");
-            Exit::CannotStart.into()
-        }
-        (Ok(_), true) => Exit::Success.into(),
+        (false, true) => Exit::CannotStart.into(),
+        (true, true) => Exit::Success.into(),
     })
 }
 
@@ -67,10 +66,11 @@ fn remember_ends(runs: &[RunView]) {
     }
 }
 
-fn as_json(runs: &[RunView], unreached: &[Unreached], sweeps: &[SweepRow]) -> serde_json::Value {
+fn as_json(runs: &[RunView], unreached: &[Unreached], sweeps: &queued::Sweeps) -> serde_json::Value {
     let unreached: Vec<_> =
         unreached.iter().map(|u| json!({ "host": u.host, "why": u.what, "hint": u.hint })).collect();
-    json!({ "runs": runs, "unreached": unreached, "sweeps": sweeps })
+    let (sweeps, queue) = sweeps.json();
+    json!({ "runs": runs, "unreached": unreached, "sweeps": sweeps, "queue": queue })
 }
 
 fn table(runs: &[RunView], width: usize) -> String {

@@ -14,6 +14,9 @@ use shoal_core::queue::request::Request;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Of a detached run, in seconds.
+const GRACE: u32 = 5;
+
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let detached_only = args.fleet.is_some() || args.rank.is_some();
     let (mut queued, mut detached) = (Vec::new(), Vec::new());
@@ -31,7 +34,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let mut stopped = 0;
     if let Some(queue) = &mut queue {
         for target in queued {
-            let runs = queue.counted(&Request::Stop { target: target.clone(), now: args.now })?;
+            let runs =
+                queue.counted(&Request::Stop { target: target.clone(), now: args.now, grace_seconds: args.grace })?;
             stopped += runs;
             if !args.json {
                 eprintln!("shoal stop: {target}: {} stopped", count(runs, "run"));
@@ -57,7 +61,7 @@ fn stop_detached(args: &Args, run: &str) -> Result<ExitCode, NotBegun> {
     let places = places::of_run(run, args.fleet.as_deref())?;
     let asked: Vec<String> = places.iter().map(|p| p.host.name.clone()).collect();
     let rank = args.rank.map(|rank| rank.to_string());
-    let grace = Duration::from_secs(if args.now { 0 } else { args.grace });
+    let grace = Duration::from_secs(if args.now { 0 } else { u64::from(args.grace.unwrap_or(GRACE)) });
     let answers = Asker::new(&places)?.stop(places, run, rank.as_deref(), grace);
     say_unreached("shoal stop", &answers.unreached);
     if answers.heard.iter().all(|(_, answer)| !answer.known) {

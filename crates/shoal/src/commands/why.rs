@@ -79,6 +79,7 @@ mod tests {
             reason: reason.into(),
             code: "slots".into(),
             starts_at,
+            forever: false,
         };
         let rows =
             [row(0, "all slots are taken", None), row(1, "all slots are taken", None), row(2, "it is paused", None)];

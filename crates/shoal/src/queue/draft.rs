@@ -139,6 +139,9 @@ fn replace(draft: &mut Draft, args: &Args, here: &Path) -> Result<(), NotBegun> 
     draft.rules.priority = args.priority.unwrap_or(draft.rules.priority);
     draft.rules.retries = args.retries.unwrap_or(draft.rules.retries);
     draft.rules.time_limit_seconds = args.time_limit.or(draft.rules.time_limit_seconds);
+    if let Some(grace) = args.grace {
+        draft.rules.grace_seconds = u32::try_from(grace).unwrap_or(u32::MAX);
+    }
     draft.wants.gpus_milli = args.gpus.unwrap_or(draft.wants.gpus_milli);
     draft.wants.cpus_milli = args.cpus.unwrap_or(draft.wants.cpus_milli);
     draft.wants.memory_bytes = args.memory.or(draft.wants.memory_bytes);

@@ -7,7 +7,7 @@ use crate::args::ps::{Args, Group, State};
 use crate::commands::ps::RECENT_MS;
 use crate::commands::run::NotBegun;
 use crate::exit::Exit;
-use serde_json::json;
+use serde_json::{Value, json};
 use shoal_core::queue::Moment;
 use shoal_core::queue::request::{Filter, RunRow, RunState, SweepRow};
 use shoal_daemon::queue::places::Store;
@@ -25,43 +25,100 @@ pub fn is_meant(args: &Args) -> bool {
     args.target.is_some() || !args.state.is_empty() || args.host.is_some() || args.group_by.is_some()
 }
 
-/// The sweeps, if there is a queue; what is wrong with it, if it does not answer. A queue that sleeps is woken for --all only.
-pub fn sweeps(args: &Args) -> Result<Vec<SweepRow>, String> {
-    let said = NotBegun::why;
+/// Whether the queue answered, and if not, why not. An empty list is said only by a queue that is known to be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Answers,
+    /// There never was one here.
+    None,
+    /// Its daemon went by itself, with nothing left to do.
+    Asleep,
+    /// Its daemon was told to end while something waited or ran.
+    Stopped,
+    /// Its daemon was killed, or its machine restarted.
+    Gone,
+    /// It is there, and cannot be asked.
+    Unreached,
+}
+
+pub struct Sweeps {
+    pub standing: Standing,
+    pub rows: Vec<SweepRow>,
+    /// For people, if it does not answer.
+    pub why: Option<String>,
+}
+
+impl Standing {
+    fn word(self) -> &'static str {
+        match self {
+            Standing::Answers => "answers",
+            Standing::None => "none",
+            Standing::Asleep => "asleep",
+            Standing::Stopped => "stopped",
+            Standing::Gone => "gone",
+            Standing::Unreached => "unreached",
+        }
+    }
+}
+
+impl Sweeps {
+    /// Whether what is listed is all that there is.
+    pub fn is_known(&self) -> bool {
+        matches!(self.standing, Standing::Answers | Standing::None | Standing::Asleep)
+    }
+
+    /// `sweeps` and `queue` of `ps --json`: what nobody knows is null, not an empty list.
+    pub fn json(&self) -> (Value, Value) {
+        let rows = if self.is_known() { json!(self.rows) } else { Value::Null };
+        (rows, json!({ "state": self.standing.word(), "why": self.why }))
+    }
+}
+
+/// A queue that sleeps is woken for --all only.
+pub fn sweeps(args: &Args) -> Sweeps {
+    let unreached = |e: NotBegun| Sweeps { standing: Standing::Unreached, rows: Vec::new(), why: Some(e.why()) };
+    ask(args).unwrap_or_else(unreached)
+}
+
+fn ask(args: &Args) -> Result<Sweeps, NotBegun> {
     let found = match args.all && has_journal() {
-        true => Some(Queue::open(Start::IfStore).map_err(said)?),
-        false => Queue::found().map_err(said)?,
+        true => Some(Queue::open(Start::IfStore)?),
+        false => Queue::found()?,
     };
     let Some(mut queue) = found else {
-        if has_journal() {
-            eprintln!("shoal ps: {}", asleep(Store::usual().and_then(|store| last_holder(&store)), times::now()));
+        if !has_journal() {
+            return Ok(Sweeps { standing: Standing::None, rows: Vec::new(), why: None });
         }
-        return Ok(Vec::new());
+        let (standing, why) = asleep(Store::usual().and_then(|store| last_holder(&store)), times::now());
+        return Ok(Sweeps { standing, rows: Vec::new(), why: Some(why) });
     };
-    let mut rows = queue.sweeps(true).map_err(said)?;
+    let mut rows = queue.sweeps(true)?;
     let now = times::now();
     let is_over = |row: &SweepRow| row.waiting == 0 && row.running == 0;
     // When it ended is not known here; when it was submitted is.
     rows.retain(|row| args.all || !is_over(row) || now.saturating_sub(row.submitted) < RECENT_MS);
     rows.retain(|row| args.owner.as_ref().is_none_or(|owner| row.owner == *owner));
-    Ok(rows)
+    Ok(Sweeps { standing: Standing::Answers, rows, why: None })
 }
 
 /// Why nobody answers. Pure.
-fn asleep(last: Option<Holder>, now: Moment) -> String {
+fn asleep(last: Option<Holder>, now: Moment) -> (Standing, String) {
     match last {
-        Some(Holder { pid, host, since, ended: None, .. }) => format!(
-            "the daemon is gone (process {pid} on {host}, started {} ago): it did not end by itself, so it was killed or its machine was \
-             restarted. What runs goes on; nothing else starts until there is a daemon: `shoal serve` brings it back, and so does \
-             `shoal ps --all`",
-            times::coarse(now.saturating_sub(since))
-        ),
-        Some(Holder { ended: Some(Ended { work: true }), .. }) => {
-            "the queue sleeps: its daemon was told to end while there was work. What \
-             runs goes on; what waits starts when the queue is woken, by `shoal serve` or `shoal ps --all`"
-                .into()
+        Some(Holder { pid, host, since, ended: None, .. }) => {
+            let text = format!(
+                "the daemon is gone (process {pid} on {host}, started {} ago): it did not end by itself, so it was killed or its machine was \
+                 restarted. What runs goes on; nothing else starts until there is a daemon: `shoal serve` brings it back, and so does \
+                 `shoal ps --all`",
+                times::coarse(now.saturating_sub(since))
+            );
+            (Standing::Gone, text)
         }
-        _ => "the queue sleeps; nothing was left to do. `shoal ps --all` wakes it".into(),
+        Some(Holder { ended: Some(Ended { work: true }), .. }) => {
+            let text = "the queue sleeps: its daemon was told to end while there was work. What \
+                        runs goes on; what waits starts when the queue is woken, by `shoal serve` or `shoal ps --all`";
+            (Standing::Stopped, text.into())
+        }
+        _ => (Standing::Asleep, "the queue sleeps; nothing was left to do. `shoal ps --all` wakes it".into()),
     }
 }
 
@@ -187,13 +244,30 @@ mod tests {
     fn a_killed_daemon_is_no_sleeping_one() {
         let last =
             |ended| Some(Holder { pid: 7, host: "lab".into(), since: 1_000, auto: true, listens: Vec::new(), ended });
-        let gone = asleep(last(None), 61_000);
+        let (standing, gone) = asleep(last(None), 61_000);
+        assert_eq!(standing, Standing::Gone);
         for part in ["the daemon is gone", "process 7 on lab", "`shoal serve`", "`shoal ps --all`"] {
             assert!(gone.contains(part) && !gone.contains("sleeps"), "{gone}");
         }
-        assert!(asleep(last(Some(Ended { work: true })), 0).contains("the queue sleeps: its daemon was told to end"));
+        let (standing, stopped) = asleep(last(Some(Ended { work: true })), 0);
+        assert_eq!(standing, Standing::Stopped);
+        assert!(stopped.contains("the queue sleeps: its daemon was told to end"));
         for nothing_to_do in [last(Some(Ended { work: false })), None] {
-            assert!(asleep(nothing_to_do, 0).contains("the queue sleeps; nothing was left to do"));
+            let (standing, text) = asleep(nothing_to_do, 0);
+            assert_eq!(standing, Standing::Asleep);
+            assert!(text.contains("the queue sleeps; nothing was left to do"));
+        }
+    }
+
+    /// A program that reads `sweeps` of a queue that nobody answers for must not take it for an empty one.
+    #[test]
+    fn what_nobody_knows_is_null() {
+        let of = |standing| Sweeps { standing, rows: Vec::new(), why: None }.json().0;
+        for known in [Standing::Answers, Standing::None, Standing::Asleep] {
+            assert_eq!(of(known), json!([]));
+        }
+        for unknown in [Standing::Stopped, Standing::Gone, Standing::Unreached] {
+            assert_eq!(of(unknown), Value::Null);
         }
     }
 }

@@ -49,14 +49,20 @@ impl Still {
     }
 }
 
+pub struct Reason {
+    pub text: String,
+    /// Whoever waits for it to change would wait for ever.
+    pub forever: bool,
+}
+
 /// What keeps runs of it from their end: results that wait; or, where none runs, what the first waits for. A daemon that does not answer
 /// is somebody else's news.
-pub fn reason(sweep: &str) -> Option<String> {
+pub fn reason(sweep: &str) -> Option<Reason> {
     let mut queue = Queue::open(Start::IfStore).ok()?;
     let of = |states: Vec<RunState>| Filter { target: Some(Target::Sweep(sweep.into())), states, ..Filter::default() };
     let (running, _) = queue.runs(&of(vec![RunState::Running]), 0, NAMED).ok()?;
     if let Some((run, trouble)) = running.iter().find_map(|row| Some((&row.run, row.trouble.as_ref()?))) {
-        return Some(format!("{run}: {trouble}"));
+        return Some(Reason { text: format!("{run}: {trouble}"), forever: false });
     }
     if !running.is_empty() {
         return None;
@@ -64,7 +70,9 @@ pub fn reason(sweep: &str) -> Option<String> {
     let (waiting, _) = queue.runs(&of(vec![RunState::Waiting]), 0, 1).ok()?;
     let target = Target::Run(waiting.first()?.run.clone());
     match queue.ask(&Request::Why { target }).ok()? {
-        Answer::Why { reasons } => reasons.first().map(|row| format!("{}: {}", row.run, row.reason)),
+        Answer::Why { reasons } => {
+            reasons.first().map(|row| Reason { text: format!("{}: {}", row.run, row.reason), forever: row.forever })
+        }
         _ => None,
     }
 }

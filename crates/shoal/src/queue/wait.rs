@@ -28,6 +28,8 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const AWAY: Duration = Duration::from_secs(120);
 /// So many failures are named.
 const NAMED: u32 = 5;
+/// Nothing runs, and nothing can start until somebody does something about it.
+const IN_VAIN: u8 = 4;
 /// As shells know it.
 const INTERRUPTED: u8 = 130;
 
@@ -62,8 +64,13 @@ pub fn wait(sweep: &str, as_json: bool) -> Result<ExitCode, NotBegun> {
                 Ok(News::Over) => return conclude(sweep, screen),
                 Err(RecvTimeoutError::Timeout) => {
                     let why = still.is_due().then(|| reason(sweep)).flatten();
-                    if let Some(why) = why.filter(|why| still.is_news(why)) {
-                        screen.say(&why);
+                    if let Some(why) = why {
+                        // Said once, and believed at the second look: a host may just have come.
+                        match still.is_news(&why.text) {
+                            true => screen.say(&why.text),
+                            false if why.forever => return Ok(in_vain(sweep, screen, &why.text)),
+                            false => {}
+                        }
                     }
                 }
                 Ok(News::Broken(why)) => {
@@ -108,6 +115,18 @@ fn follow(sweep: &str) -> Receiver<News> {
         drop(send.send(last));
     });
     receive
+}
+
+/// What is left can never start as things are. It stays in the queue: somebody may add a host, or mend what it waits for.
+fn in_vain(sweep: &str, mut screen: Screen, why: &str) -> ExitCode {
+    screen.close();
+    if screen.as_json {
+        crate::say::line(json!({ "event": "in_vain", "sweep": sweep, "why": why }));
+    }
+    let text = format!("shoal sweep: {sweep}: nothing of it runs, and what waits cannot start as things are: {why}");
+    eprintln!("{}", screen::fold(&text, "  ", screen::width()));
+    eprintln!("  hint: it stays in the queue; `shoal hosts` shows what there is, `shoal stop {sweep}` gives it up");
+    ExitCode::from(IN_VAIN)
 }
 
 /// What came of it.

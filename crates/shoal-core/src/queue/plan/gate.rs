@@ -18,6 +18,8 @@ pub(in crate::queue) enum Closed {
     WaitsFor {
         sweep: String,
         lost: u32,
+        /// Some of it still runs, or may start.
+        moves: bool,
     },
     Quota {
         user: String,
@@ -40,6 +42,7 @@ pub(in crate::queue) fn closed(queue: &Queue, state: &SweepState, now: Moment) -
     others.find(|other| !other.is_complete()).map(|other| Closed::WaitsFor {
         sweep: other.sweep.name.clone(),
         lost: other.runs.count(State::Failed) + other.runs.count(State::Stopped),
+        moves: other.runs.count(State::Live) > 0 || (other.runs.count(State::Waiting) > 0 && other.stuck.is_none()),
     })
 }
 

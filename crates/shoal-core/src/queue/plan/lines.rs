@@ -37,13 +37,22 @@ pub(super) fn lengthen(starts: &mut Starts, current: &mut Current) {
             continue;
         }
         for _ in seated.behind..fair.max(seated.behind) {
-            let Some(run) = current.state.runs.waiting_from(current.from) else { return };
+            let Some(run) = next(current) else { return };
             let Some(attempt) = next_attempt(current.state, run) else { return };
             current.from = run + 1;
             let after = std::mem::replace(&mut seated.last, attempt.clone());
             starts.actions.push(Action::Start { attempt, places: vec![seated.seat.clone()], after: Some(after) });
         }
     }
+}
+
+/// Runs that are tried one at a time stand in no line.
+fn next(current: &Current) -> Option<u32> {
+    let mut run = current.state.runs.waiting_from(current.from)?;
+    while current.state.is_watched(run) {
+        run = current.state.runs.waiting_from(run + 1)?;
+    }
+    Some(run)
 }
 
 fn depth(current: &Current) -> u32 {

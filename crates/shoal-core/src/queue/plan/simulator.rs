@@ -331,7 +331,7 @@ impl Simulator {
         let now = self.now;
         if booted {
             let gone = std::mem::take(&mut machine.processes);
-            let lost = Ending::Lost { why: "booted".into() };
+            let lost = Ending::lost("booted");
             machine.over.extend(
                 gone.into_iter().map(|process| {
                     ended(process.attempt, process.rank, lost.clone(), process.began.unwrap_or(now), now)

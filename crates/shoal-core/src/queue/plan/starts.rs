@@ -39,6 +39,8 @@ pub(super) struct Starts<'q> {
     kept: Option<Reservation<'q>>,
     /// Who found no room: the same need finds none either.
     blocked: Vec<(Need, &'q [String], u32)>,
+    /// Hosts with a run that was alive when two keepers were killed: no second one goes there.
+    watched: BTreeSet<u32>,
     /// Seats of each user: those they hold and those they get.
     held: BTreeMap<u32, u32>,
     /// Ports where gangs meet, by host.
@@ -67,6 +69,8 @@ pub(super) struct Current<'q> {
 
 enum Step {
     Placed,
+    /// Not this one for now; the next may.
+    Passed,
     /// Nothing of it waits any more.
     Through,
     NoRoom,
@@ -85,6 +89,7 @@ impl<'q> Starts<'q> {
             rooms,
             kept: None,
             blocked: Vec::new(),
+            watched: watched(queue),
             held: BTreeMap::new(),
             promised: Vec::new(),
             actions: Vec::new(),
@@ -121,6 +126,7 @@ impl<'q> Starts<'q> {
                     let weight = share::weight(&current.state.sweep.wants) * u64::from(current.need.ranks);
                     turn.share += share::just_started(weight);
                 }
+                Step::Passed => {}
                 Step::Through | Step::Quota => turn.current = None,
                 Step::NoRoom => {
                     lines::lengthen(self, current);
@@ -175,6 +181,13 @@ impl<'q> Starts<'q> {
         };
         let Some(attempt) = next_attempt(current.state, run) else { return Step::Through };
         current.from = run + 1;
+        if current.state.is_watched(run) {
+            let hosts: Vec<u32> = taken.iter().map(|(at, _)| self.rooms[*at].key).collect();
+            if hosts.iter().any(|host| self.watched.contains(host)) {
+                return Step::Passed;
+            }
+            self.watched.extend(hosts);
+        }
         self.held.insert(user, held + current.need.ranks);
         let mut places = Vec::with_capacity(taken.len());
         for (at, devices) in taken {
@@ -212,6 +225,15 @@ impl<'q> Starts<'q> {
         }
         self.claimed.iter_mut().zip(seats).for_each(|(claimed, seats)| *claimed |= seats > 0);
     }
+}
+
+/// Hosts where a run lives that was alive when two keepers were killed.
+pub(in crate::queue) fn watched(queue: &Queue) -> BTreeSet<u32> {
+    let sweeps = queue.sweeps.iter().filter(|(_, state)| !state.felled.is_empty());
+    let runs = sweeps.flat_map(|(key, state)| state.felled.keys().map(move |run| (*key, *run, state)));
+    let live =
+        runs.filter(|(_, run, state)| state.is_watched(*run)).filter_map(|(key, run, _)| queue.live.get(&(key, run)));
+    live.flat_map(|live| live.seats.iter().map(|seat| seat.host)).collect()
 }
 
 pub(super) fn next_attempt(state: &SweepState, run: u32) -> Option<Attempt> {

@@ -70,6 +70,7 @@ pub fn start(
         results_mark: sweep.rules.results_mark.clone().filter(|_| sweep.rules.results.is_some()),
         // What further ranks of a gang leave is no result of its own.
         always: sweep.rules.results.is_some() && rank == 0,
+        guarded: false,
         origin: origin(&sweep.provenance),
     })
 }

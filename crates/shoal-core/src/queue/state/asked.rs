@@ -133,6 +133,7 @@ impl Queue {
             state.runs.change(run, change);
             state.endings.remove(&run);
             state.avoid.remove(&run);
+            state.felled.remove(&run);
         }
     }
 

@@ -2,12 +2,15 @@
 
 use super::runs::State;
 use super::{Queue, RunKey};
-use crate::queue::Moment;
 use crate::queue::plan::room::{HostRoom, Need};
 use crate::queue::work::{Ended, Ending};
+use crate::queue::{Moment, RunId};
 
 /// Ends that were nobody's fault are free, but not without end: then the run has failed, and says so.
 const MOST_FREE: u8 = 20;
+/// A run that was alive when so many keepers were killed is taken to be the one that did it. From the second time on, such runs are tried one
+/// at a time on a host, so at the third it was alone among them.
+const MOST_FELLED: u8 = 3;
 /// Runs that wait to be tried again and are kept from where they failed.
 const MOST_AVOIDING: usize = 4_096;
 
@@ -91,6 +94,9 @@ impl Queue {
         self.leave_line(key, &live, at);
         let Some(sweep) = self.sweeps.get_mut(&key.0) else { return };
         let run = key.1;
+        if !matches!(live.failure, Some((Ending::Lost { .. }, _))) {
+            sweep.felled.remove(&run);
+        }
         match live.failure {
             None if !live.stopped => {
                 let ms = live.ran.map_or(0, |(began, ended)| ended.saturating_sub(began));
@@ -149,6 +155,20 @@ impl Queue {
     /// Not its fault: it waits again, free of charge, but not for ever.
     fn again(&mut self, key: RunKey, ending: Ending) {
         let Some(sweep) = self.sweeps.get_mut(&key.0) else { return };
+        if let Ending::Lost { felled: true, why } = &ending
+            && (sweep.felled.contains_key(&key.1) || sweep.felled.len() < MOST_AVOIDING)
+        {
+            let times = sweep.felled.entry(key.1).or_default();
+            *times += 1;
+            if *times >= MOST_FELLED {
+                let why = format!(
+                    "{why}; that happened {times} times while this run was there, so it is taken to be the one that did it, or something it started"
+                );
+                sweep.felled.remove(&key.1);
+                sweep.runs.change(key.1, |slot| slot.state = State::Failed);
+                return sweep.keep_ending(key.1, Ending::Lost { why, felled: true });
+            }
+        }
         let mut enough = false;
         sweep.runs.change(key.1, |slot| {
             slot.free = slot.free.saturating_add(1);
@@ -158,6 +178,14 @@ impl Queue {
         if enough {
             sweep.keep_ending(key.1, ending);
         }
+    }
+
+    /// Whether a keeper was killed while it ran, so that the next one is guarded from it.
+    pub fn was_felled(&self, run: &RunId) -> bool {
+        let sweep = self.sweep_key(&run.sweep).and_then(|key| self.sweeps.get(&key));
+        sweep.is_some_and(|sweep| {
+            sweep.runs.index(run.cell, run.rep).is_some_and(|index| sweep.felled.contains_key(&index))
+        })
     }
 
     /// A sweep of which nothing succeeds stops starting: not ten thousand failures, but a few, and on more than one host

@@ -54,7 +54,7 @@ impl Queue {
             for rank in 0..ranks {
                 let here = |live: &super::live::Live| live.seats.get(rank).is_some_and(|seat| seat.host == key);
                 if self.live.get(&run).is_some_and(here) {
-                    self.end_rank(run, rank, Ending::Lost { why: why.into() }, at);
+                    self.end_rank(run, rank, Ending::lost(why), at);
                 }
             }
         }

@@ -37,6 +37,8 @@ pub(in crate::queue) struct SweepState {
     pub chained: u32,
     /// Runs that wait to be tried again, and where they failed.
     pub avoid: BTreeMap<u32, u32>,
+    /// Runs that are not over, and how often the keeper of their host was killed while they ran.
+    pub felled: BTreeMap<u32, u8>,
     pub endings: BTreeMap<u32, Ending>,
     /// Under which priority it stands among those that have something to start.
     pub(super) ready: Option<i32>,
@@ -100,6 +102,7 @@ impl SweepState {
             heads: BTreeSet::new(),
             chained: 0,
             avoid: BTreeMap::new(),
+            felled: BTreeMap::new(),
             endings: BTreeMap::new(),
             ready: None,
         }
@@ -154,6 +157,11 @@ impl SweepState {
         }
     }
 
+    /// Alive when two keepers were killed: such runs are tried one at a time on a host.
+    pub fn is_watched(&self, index: u32) -> bool {
+        self.felled.get(&index).is_some_and(|times| *times >= 2)
+    }
+
     pub fn keep_ending(&mut self, index: u32, ending: Ending) {
         if self.endings.len() < ENDINGS_KEPT {
             self.endings.insert(index, ending);
@@ -167,6 +175,7 @@ impl SweepState {
             + each(self.tallies.len(), size_of::<(u32, Tally)>())
             + each(self.heads.len(), 4)
             + each(self.avoid.len(), 8)
+            + each(self.felled.len(), 8)
             + each(self.endings.len(), size_of::<Ending>() + 64)
     }
 }

@@ -42,7 +42,7 @@ fn only_what_the_program_did_costs_a_retry() {
         (Ending::TimeLimit, true),
         (Ending::NotStarted { why: "no such file".into() }, true),
         (Ending::Stopped, false),
-        (Ending::Lost { why: "gone".into() }, false),
+        (Ending::lost("gone"), false),
     ] {
         let mut bench = Bench::with(&[("a", 1)]);
         bench.submit(sweep("s", "ann", 1, 1));
@@ -81,7 +81,7 @@ fn what_is_nobodys_fault_is_free_but_not_for_ever() {
     for number in 1..=21 {
         assert_eq!(row(&bench, "s"), (1, 0, 0, 0, 0));
         bench.go();
-        bench.end(&format!("s:0.0#{number}"), "a", Ending::Lost { why: "keeper gone".into() });
+        bench.end(&format!("s:0.0#{number}"), "a", Ending::lost("gone"));
     }
     assert_eq!(row(&bench, "s"), (0, 0, 0, 1, 0));
 }

@@ -1,6 +1,6 @@
 //! Would any host take it, if nothing else ran? And if not, why not?
 
-use super::{Reason, reason};
+use super::{Reason, forever, reason};
 use crate::queue::plan::place::Asker;
 use crate::queue::plan::room::{HostRoom, Need};
 use crate::queue::plan::suspect;
@@ -19,10 +19,10 @@ pub(super) fn none_would(queue: &Queue, asker: &Asker) -> Option<Reason> {
     }
     let among: Vec<(u32, &HostState)> = all(queue).filter(|(_, host)| host.is_among(&sweep.wants.on)).collect();
     if among.is_empty() {
-        return Some(reason(
+        return Some(forever(reason(
             "no_hosts",
             format!("no host is called {} or in a group of that name", sweep.wants.on.join(", ")),
-        ));
+        )));
     }
     let seen: Vec<_> = among.iter().copied().filter(|(_, host)| host.facts.is_some()).collect();
     if seats(&seen, need, true) < need.ranks {
@@ -132,8 +132,16 @@ fn too_large(hosts: &[(u32, &HostState)], unseen: usize, need: &Need) -> Reason 
         (true, 1) => "no host has all of what it wants at once".into(),
         (true, ranks) => format!("the hosts take {} of its {ranks} processes", seats(hosts, need, true)),
     };
-    let unseen = if unseen > 0 { format!("; {unseen} hosts have not been heard of yet") } else { String::new() };
-    reason("no_host_fits", format!("{what}{unseen}"))
+    let why = reason("no_host_fits", format!("{what}{}", unseen_text(unseen)));
+    if unseen > 0 { why } else { forever(why) }
+}
+
+fn unseen_text(unseen: usize) -> String {
+    match unseen {
+        0 => String::new(),
+        1 => "; one host has not been heard of yet".into(),
+        n => format!("; {n} hosts have not been heard of yet"),
+    }
 }
 
 fn gib(bytes: u64) -> String {

@@ -28,10 +28,16 @@ pub(in crate::queue) struct Reason {
     code: &'static str,
     text: String,
     starts_at: Option<Moment>,
+    forever: bool,
 }
 
 fn reason(code: &'static str, text: impl Into<String>) -> Reason {
-    Reason { code, text: text.into(), starts_at: None }
+    Reason { code, text: text.into(), starts_at: None, forever: false }
+}
+
+/// Nothing that goes on by itself changes it.
+fn forever(reason: Reason) -> Reason {
+    Reason { forever: true, ..reason }
 }
 
 /// For a run, why it is as it is; for a configuration, of each copy; for a sweep, of the first run in each state that it
@@ -77,7 +83,14 @@ fn row(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<Wh
         State::Stopped => stopped(state, key.1, &run),
     };
     let shown: RunState = queue.shown(key, slot.state);
-    Some(WhyRow { run, state: shown, reason: why.text, code: why.code.into(), starts_at: why.starts_at })
+    Some(WhyRow {
+        run,
+        state: shown,
+        reason: why.text,
+        code: why.code.into(),
+        starts_at: why.starts_at,
+        forever: why.forever,
+    })
 }
 
 fn failed(state: &SweepState, index: u32, run: &RunId, free: u8) -> Reason {
@@ -108,7 +121,7 @@ fn lives(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<
     if let Some(ahead) = live.line.ahead.and_then(|ahead| state.run_id(ahead)) {
         let starts_at = estimate::ends_at(state, queue.live.get(&queue.first_of_line(key))?, now);
         let text = format!("it starts on {on} when {ahead} is over");
-        return Some(Reason { code: "in_line", text, starts_at: Some(starts_at) });
+        return Some(Reason { code: "in_line", text, starts_at: Some(starts_at), forever: false });
     }
     if live.waits() {
         let text = format!("its program is over; what it left waits on {on} for its place, and it holds no seat");
@@ -147,7 +160,7 @@ fn waits(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Reason 
         (true, true) if before == 0 => ("next", "it starts now".into()),
         (true, _) => ("hosts_busy", busy(before)),
     };
-    Reason { code, text, starts_at }
+    Reason { code, text, starts_at, forever: false }
 }
 
 fn busy(before: u64) -> String {
@@ -168,17 +181,18 @@ fn said(closed: Closed, name: &str) -> Reason {
         ),
         Closed::Held { why, until } => {
             let text = format!("results could not be put in place, so the sweep waits a while: {why}");
-            Reason { code: "results_held", text, starts_at: Some(until) }
+            Reason { code: "results_held", text, starts_at: Some(until), forever: false }
         }
-        Closed::WaitsFor { sweep, lost: 0 } => {
+        Closed::WaitsFor { sweep, lost: 0, .. } => {
             reason("waits_for_sweep", format!("`{sweep}` has to be complete before it starts"))
         }
-        Closed::WaitsFor { sweep, lost } => {
+        Closed::WaitsFor { sweep, lost, moves } => {
             let text = format!(
                 "`{sweep}` has to be complete before it starts, and {lost} of its runs failed or were stopped; \
                  `shoal retry {sweep}` starts them again"
             );
-            reason("waits_for_sweep", text)
+            let why = reason("waits_for_sweep", text);
+            if moves { why } else { forever(why) }
         }
         Closed::Quota { user, slots } => {
             reason("quota", format!("{user} may have {slots} processes at once, and has them"))

@@ -42,7 +42,29 @@ fn every_cause_has_its_word() {
         let (code, text) = told(&mut bench, change);
         assert_eq!(code, "no_host_fits", "{text}");
         assert!(text.contains(words), "{text}");
+        assert!(ask(&bench, "s").forever, "{text}");
+        // Somebody who was not heard of yet may have it.
+        bench.apply(Event::HostAdded { at: 0, policy: policy("b") });
+        assert!(!ask(&bench, "s").forever, "{text}");
     }
+}
+
+/// What only people can change is told from what passes by itself.
+#[test]
+fn a_sweep_after_one_that_failed_waits_for_ever() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.submit(sweep("first", "ann", 2, 1));
+    bench.submit(wanting("s", |it| it.after = vec!["first".into()]));
+    bench.go();
+    bench.end("first:0.0#1", "a", BAD);
+    let row = ask(&bench, "s");
+    assert_eq!((row.code.as_str(), row.forever), ("waits_for_sweep", false), "the other run of it may still start");
+    bench.go();
+    assert!(!ask(&bench, "s").forever);
+    bench.end("first:1.0#1", "a", OK);
+    assert!(ask(&bench, "s").forever);
+    bench.apply(Event::Retried { at: 1, by: "ann".into(), target: "first".parse().unwrap() });
+    assert!(!ask(&bench, "s").forever);
 }
 
 #[test]

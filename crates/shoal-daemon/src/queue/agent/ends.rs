@@ -129,7 +129,7 @@ impl Session {
                     if let Some(attempt) = attempt {
                         let now = crate::records::unix_ms();
                         let why = "the keeper of its host was killed before it began".to_string();
-                        self.done(never_began(attempt, 0, Ending::Lost { why }, now));
+                        self.done(never_began(attempt, 0, Ending::lost(why), now));
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::note::Note;
 use super::numbers::{self, Numbers};
-use super::{publish, room, tensorboard};
+use super::{about, room, tensorboard};
 use crate::keeper::command::{expand, home};
 use crate::queue::keeper::diary::note;
 use crate::queue::keeper::folder::{Folder, make};
@@ -72,14 +72,14 @@ pub fn look(folder: &Folder, over: &Over, note: Note) -> Looked {
             Publish::Folder(to) => Some((to, expand(to, &home(&std::env::vars_os().collect())))),
             Publish::Send(_) => None,
         };
-        if let Some((to, place)) = place.filter(|(_, place)| publish::is_there(place, &note)) {
+        if let Some((to, place)) = place.filter(|(_, place)| about::is_there(place, &note)) {
             numbers.merge(tensorboard::of_folder(&place));
             numbers.merge(of_file(&place.join("metrics.jsonl")));
             ended.results = Some(to.clone());
         } else {
             let room = folder.work().join(&over.name);
             let why = format!("its folder {} was removed before its results were taken from it", room.display());
-            ended.ending = Ending::Lost { why };
+            ended.ending = Ending::lost(why);
         }
     }
     ended.metrics = numbers.into_pairs();

@@ -12,6 +12,7 @@
 //! | `prune`, `store` | which of these may go (pure), and when that is looked at |
 //! | `packages` | what an environment's Python has, for those who want to do it again |
 //! | `ends`, `look` | what is made of an end before it is told; what the run left |
+//! | `about` | what is told of a run beside its results |
 //! | `publish`, `send` | how results become visible, here or at the daemon |
 //! | `placing` | when results are put in place, and who waits |
 //! | `root`, `marks` | whether a folder for results is the one that was meant |
@@ -22,6 +23,7 @@
 //! | `note` | what comes back with a run |
 //! | `link`, `outbox`, `lock`, `pool` | the way to the keeper, the way to the daemon, one agent a store, helpers |
 
+mod about;
 pub mod call;
 mod ends;
 mod envs;

@@ -1,8 +1,9 @@
 //! When are results put in place, and what if they cannot be? They wait here, are tried again, and hold no seat meanwhile.
 
+use super::about::Here;
 use super::look;
 use super::note::{Note, name};
-use super::publish::{Here, Job, Problem};
+use super::publish::{Job, Problem};
 use super::send;
 use super::session::{Known, Publishing, Session};
 use crate::keeper::command::{expand, home};

@@ -1,13 +1,10 @@
 //! How do results become visible? Staged beside their place, synced, renamed: complete or absent. The same attempt again finds itself
 //! there and is done (QUEUE-2).
 
+use super::about::{self, Here, is_there, run_json};
 use super::note::Note;
 use super::root::{kept, root_of};
-use super::{packages, room, trees};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use shoal_core::queue::Attempt;
-use shoal_core::queue::host::{Gpu, Held};
+use super::{room, trees};
 use shoal_core::queue::work::{DIFF_FILE, Ended};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -36,65 +33,6 @@ pub struct Job {
     pub room: PathBuf,
     pub to: PathBuf,
     pub here: Here,
-}
-
-/// What is the same for all runs of this host.
-#[derive(Debug, Clone, Default)]
-pub struct Here {
-    pub host: String,
-    /// Which queue's this is.
-    pub store: String,
-    pub gpus: Vec<Gpu>,
-    pub trees: PathBuf,
-    pub packages: PathBuf,
-    pub marks: PathBuf,
-}
-
-/// What `run.json` says first: whose results these are.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Whose {
-    attempt: Attempt,
-    #[serde(default)]
-    rank: u32,
-}
-
-/// The content of `run.json`: what has to be known to do it again. `diff`: the file that has the difference to the commit, seen from there.
-pub fn run_json(note: &Note, ended: &Ended, here: &Here, diff: Option<String>) -> String {
-    let answer = note.packages.as_ref().and_then(|key| packages::answer(&packages::file(&here.packages, key)));
-    let (python, packages) = answer.map(|answer| (answer.python, answer.packages)).unzip();
-    let source = note.origin.as_ref().map(|origin| {
-        json!({
-            "commit": origin.commit, "dirty": origin.dirty, "diff": diff, "folder": origin.folder, "host": origin.host,
-        })
-    });
-    let device = |held: &Held| {
-        let model = here.gpus.iter().find(|gpu| gpu.uuid == held.uuid).map(|gpu| &gpu.model);
-        json!({"uuid": held.uuid, "milli": held.milli, "model": model})
-    };
-    let value = json!({
-        "version": 1,
-        "run": note.attempt.run.to_string(),
-        "attempt": note.attempt,
-        "rank": note.rank,
-        "host": here.host,
-        "seed": note.seed.as_deref().and_then(|seed| seed.parse::<u64>().ok()),
-        "command": note.argv,
-        "devices": note.devices.iter().map(device).collect::<Vec<_>>(),
-        "source": source,
-        "trees": note.trees,
-        "python": python,
-        "packages": packages,
-        "requirements": note.requirements,
-        "ending": ended.ending,
-        "began": ended.began,
-        "ended": ended.ended,
-        "cpu_ms": ended.cpu_ms,
-        "peak_memory_bytes": ended.peak_memory_bytes,
-        "peak_gpu_bytes": ended.peak_gpu_bytes,
-        "metrics": ended.metrics.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
-        "shoal": env!("CARGO_PKG_VERSION"),
-    });
-    format!("{value:#}\n")
 }
 
 /// Places that somebody in this process is at. A line that was cut may have left a thread that hangs on a drive.
@@ -154,12 +92,6 @@ pub fn problem_of(job: &Job, e: &io::Error) -> Problem {
     }
 }
 
-/// Whether the results of this very attempt have been put there.
-pub fn is_there(to: &Path, note: &Note) -> bool {
-    let there = fs::read(to.join("run.json")).ok().and_then(|bytes| serde_json::from_slice::<Whose>(&bytes).ok());
-    there.is_some_and(|there| there == Whose { attempt: note.attempt.clone(), rank: note.rank })
-}
-
 /// Results beside their place.
 struct Staged {
     from: PathBuf,
@@ -198,7 +130,12 @@ fn stage(job: &Job) -> Result<Option<Staged>, Problem> {
     let staged = parent.join(format!(".{}.part", last.to_string_lossy()));
     room::remove(&staged).map_err(problem)?;
     let copied = copy(&job.room, &staged, &job.note.ours.iter().map(OsStr::new).collect(), 0)
-        .and_then(|()| File::create(staged.join("run.json")))
+        .and_then(|()| {
+            let path = staged.join(about::name(&job.room, &job.note));
+            // Never written through: a file of the same name shares its content with the one in the run's folder.
+            let _ = fs::remove_file(&path);
+            File::create_new(path)
+        })
         .and_then(|mut file| file.write_all(run_json(&job.note, &job.ended, &job.here, diff).as_bytes()));
     if let Err(e) = copied {
         let _ = room::remove(&staged);
@@ -287,6 +224,7 @@ fn copy(from: &Path, to: &Path, ours: &HashSet<&OsStr>, depth: usize) -> io::Res
 pub mod tests {
     use super::super::tests::{ended, start};
     use super::*;
+    use shoal_core::queue::host::{Gpu, Held};
     use shoal_core::queue::work::Origin;
 
     pub fn job(base: &Path, stamp: &str) -> Job {
@@ -338,6 +276,30 @@ pub mod tests {
         other.to.set_file_name("t_num1");
         other.note.beside[0].1 = "lr: 2\n".into();
         assert!(matches!(&all(&[other])[0], Err(Problem::Never(why)) if why.contains("another configuration")));
+    }
+
+    /// A program may leave a `run.json` of its own: what it left is its result, and ours goes beside it.
+    #[test]
+    fn a_programs_own_run_json_is_kept() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join("results")).unwrap();
+        let mut job = job(base.path(), "t_num0");
+        fs::write(job.room.join("run.json"), "{\"theirs\": 1}").unwrap();
+        for _ in 0..2 {
+            assert!(all(std::slice::from_ref(&job))[0].is_ok(), "the same again finds itself there");
+        }
+        for kept in [job.room.join("run.json"), job.to.join("run.json")] {
+            assert_eq!(fs::read_to_string(kept).unwrap(), "{\"theirs\": 1}");
+        }
+        let ours: serde_json::Value =
+            serde_json::from_slice(&fs::read(job.to.join("run.shoal.json")).unwrap()).unwrap();
+        assert_eq!(ours["run"], "mlp:3.0");
+        // One that came with the source is no result.
+        job.note.ours.push("run.json".into());
+        job.to.set_file_name("t_num1");
+        assert!(all(std::slice::from_ref(&job))[0].is_ok());
+        assert!(fs::read_to_string(job.to.join("run.json")).unwrap().contains("mlp:3.0"));
+        assert!(!job.to.join("run.shoal.json").exists());
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Maker {
             grace_ms: u64::from(start.grace_seconds) * 1000,
             memory_bytes: start.memory_bytes,
             prepared,
+            guarded: start.guarded,
             refused: None,
         })
     }
@@ -241,6 +242,7 @@ pub fn refused(start: &Start, why: String, requirements: Option<String>) -> Run 
         grace_ms: 0,
         memory_bytes: None,
         prepared: None,
+        guarded: false,
         refused: Some(why),
     }
 }

@@ -1,8 +1,8 @@
 //! How do results get to a daemon whose folder this host does not see? As a tar, in pieces, over the line.
 
+use super::about::{self, Here, run_json};
 use super::note::Note;
 use super::outbox::Outbox;
-use super::publish::{Here, run_json};
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::FromHost;
 use shoal_core::queue::work::{Ended, Origin};
@@ -53,10 +53,11 @@ pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, here:
     let pieces = Pieces { outbox, attempt: &note.attempt, at: 0, held: Vec::with_capacity(PIECE) };
     let mut tar = tar::Builder::new(pieces);
     tar.follow_symlinks(false);
+    let file = about::name(room, note);
     for entry in fs::read_dir(room)? {
         let entry = entry?;
         let name = entry.file_name();
-        if note.ours.iter().any(|own| name == own.as_str()) || name == "run.json" {
+        if note.ours.iter().any(|own| name == own.as_str()) || name == file {
             continue;
         }
         let kind = entry.file_type()?;
@@ -73,6 +74,6 @@ pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, here:
     header.set_size(text.len() as u64);
     header.set_mode(0o644);
     header.set_mtime(ended.ended / 1000);
-    tar.append_data(&mut header, "run.json", text.as_bytes())?;
+    tar.append_data(&mut header, file, text.as_bytes())?;
     tar.into_inner()?.send(true)
 }

@@ -25,6 +25,7 @@ pub fn start(sweep: &str, cell: u32) -> Start {
         publish: Publish::Folder("/nowhere/s/runs/param_000/t".into()),
         results_mark: None,
         always: false,
+        guarded: false,
         origin: None,
     }
 }

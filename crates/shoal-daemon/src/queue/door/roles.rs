@@ -80,7 +80,7 @@ mod tests {
         let table = [
             (Request::Sweeps { all: true }, [true, true, false, true]),
             (Request::Why { target: target() }, [true, true, false, true]),
-            (Request::Stop { target: target(), now: false }, [false, true, false, true]),
+            (Request::Stop { target: target(), now: false, grace_seconds: None }, [false, true, false, true]),
             (Request::Lacks { digests: vec![] }, [false, true, false, true]),
             (Request::Pause { what: Pausable::Sweep("mlp".into()) }, [false, true, false, true]),
             (Request::Pause { what: Pausable::Host("a".into()) }, [false, false, false, true]),

@@ -89,6 +89,7 @@ impl Keeper {
             kills,
             progress: progress.zip(run.prepared.clone()).map(|(file, prepared)| Progress { prepared, file }),
             log: Some(log),
+            guarded: run.guarded,
             told: false,
             stop: None,
             leader: None,

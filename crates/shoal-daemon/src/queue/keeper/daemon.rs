@@ -126,7 +126,10 @@ pub fn signals() -> io::Result<OwnedFd> {
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        for signal in [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGHUP] {
+        // Runs may send some of these to their parent.
+        for signal in
+            [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM]
+        {
             libc::signal(signal, libc::SIG_IGN);
         }
         let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);

@@ -1,6 +1,7 @@
 //! How does a run end? When its first process and everything it started is gone, and that is written down (GANG-1, QUEUE-2).
 
 use super::diary::note;
+use super::guard;
 use super::keep::{Cause, Keeper, WORTH_TELLING};
 use super::leftovers;
 use super::records::Line;
@@ -115,6 +116,7 @@ impl Keeper {
     fn finish(&mut self, pid: u32, stuck: bool) {
         let Some(mut live) = self.live.remove(&pid) else { return };
         self.no_more_trouble(&Cause::Stuck(live.begins.name.clone()));
+        guard::say_if_killed(&live);
         let output = self.put_away_log(&mut live, stuck);
         let leader = live.leader.unwrap_or(Leader { status: libc::SIGKILL, cpu_ms: 0, peak_bytes: 0, at: unix_ms() });
         let over = Over {
@@ -225,7 +227,7 @@ fn ending(live: &mut Live, status: i32) -> Ending {
             Why::Asked => Ending::Stopped,
             Why::TimeLimit => Ending::TimeLimit,
             Why::Memory => Ending::OutOfMemory,
-            Why::Leaving(why) => Ending::Lost { why: why.clone() },
+            Why::Leaving { why, felled } => Ending::Lost { why: why.clone(), felled: *felled },
         };
     }
     if let Some(progress) = &mut live.progress

@@ -1,11 +1,13 @@
 //! What is the keeper asked, and by whom?
 
+use super::diary::note;
 use super::keep::{Keeper, Leaving};
 use super::launch::Environment;
 use super::line::Line;
 use super::records;
 use super::run::Why;
 use super::words::{Alive, FromKeeper, KEEPER_VERSION, Over, PAGE, Run, ToKeeper};
+use crate::proc;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::rc::Rc;
@@ -13,6 +15,9 @@ use std::time::Duration;
 
 /// After SIGTERM: the machine goes down, and waits no longer for us.
 const GRACE_OF_THE_HOST: Duration = Duration::from_secs(5);
+
+/// Parents that are asked for theirs.
+const DEEPEST: usize = 64;
 
 impl Keeper {
     /// A new agent takes the place of the one before.
@@ -133,15 +138,34 @@ impl Keeper {
         }
     }
 
+    /// The machine may go down, or somebody wants it. A run has no say in it: what it tells its parent must not end its neighbours.
+    fn asked_to_end(&mut self, signal: i32, sender: u32) {
+        let (mut at, me) = (sender, std::process::id());
+        for _ in 0..DEEPEST {
+            match proc::stat(at) {
+                Some(stat) if stat.parent == me => {
+                    let what =
+                        format!("process {sender} of a run asked its keeper to end (signal {signal}); it does not");
+                    return note("queue-keeper", what);
+                }
+                Some(stat) if stat.parent > 1 => at = stat.parent,
+                _ => break,
+            }
+        }
+        let felled = proc::stat(sender).is_none();
+        let why = format!("the keeper of its host was asked to end (signal {signal})");
+        self.leave(Some(Why::Leaving { why, felled }), GRACE_OF_THE_HOST, Leaving::Host);
+    }
+
     pub(super) fn hear_signals(&mut self) {
         let mut info = [0u8; std::mem::size_of::<libc::signalfd_siginfo>() * 8];
         while let Ok(n) = rustix::io::read(&self.signals, &mut info) {
             for one in info[..n].chunks_exact(std::mem::size_of::<libc::signalfd_siginfo>()) {
                 // The number of the signal comes first.
-                let signal = u32::from_ne_bytes([one[0], one[1], one[2], one[3]]) as i32;
+                let number = |at: usize| u32::from_ne_bytes([one[at], one[at + 1], one[at + 2], one[at + 3]]);
+                let (signal, sender) = (number(0) as i32, number(12));
                 if signal == libc::SIGTERM || signal == libc::SIGINT {
-                    let why = format!("the keeper of its host was asked to end (signal {signal})");
-                    self.leave(Some(Why::Leaving(why)), GRACE_OF_THE_HOST, Leaving::Host);
+                    self.asked_to_end(signal, sender);
                 }
             }
             if n < info.len() {

@@ -3,6 +3,7 @@
 //! By `posix_spawn`: the child borrows our memory until it executes the program, so nothing is copied however much we hold, and no code
 //! of ours runs in it. It gets a session of its own, so its pid is also the number of its group.
 
+use super::guard::{GUARD_PROGRAM, GUARD_WORDS};
 use super::words::Run;
 use std::collections::HashSet;
 use std::ffi::{CString, NulError, c_char, c_int};
@@ -41,10 +42,16 @@ pub struct Words {
 impl Words {
     /// `mark`: of the keeper. With the run's name behind it, it is handed down to whatever the run starts.
     pub fn new(run: &Run, mark: &str) -> Result<Words, NulError> {
-        let argv = run.argv.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
+        let word = |word: &String| CString::new(word.as_bytes());
+        let (program, before) = match run.guarded {
+            true => (GUARD_PROGRAM, [&GUARD_WORDS[..], &[&run.program]].concat()),
+            false => (run.program.as_str(), Vec::new()),
+        };
+        let before = before.into_iter().map(CString::new);
+        let argv = before.chain(run.argv.iter().map(word)).collect::<Result<_, _>>()?;
         let mut env = Environment::new(&run.env)?.0;
         env.push((MARK.len(), CString::new(format!("{MARK}={mark}/{}", run.name))?));
-        Ok(Words { program: CString::new(run.program.as_bytes())?, argv, env, cwd: CString::new(run.cwd.as_bytes())? })
+        Ok(Words { program: CString::new(program)?, argv, env, cwd: CString::new(run.cwd.as_bytes())? })
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `book` | whose turn is it (pure) |
 //! | `begin`, `launch` | how a run begins; how its process is made |
 //! | `run` | what is known of a run that lives |
+//! | `guard` | who stands between a run that may have killed a keeper and this one |
 //! | `stop` | how it is asked to end |
 //! | `end`, `leftovers` | how it ends; what it left behind |
 //! | `logs`, `packs` | where its output goes while it lives, and afterwards |
@@ -27,6 +28,7 @@ mod daemon;
 pub mod diary;
 mod end;
 pub mod folder;
+pub mod guard;
 mod hear;
 mod keep;
 mod launch;

@@ -37,7 +37,7 @@ pub fn recover(known: &mut Known, live: &Path, packs: &mut Packs) {
         let over = Over {
             name: name.clone(),
             note: open.begins.note,
-            ending: Ending::Lost { why: why.into() },
+            ending: Ending::Lost { why: why.into(), felled: same_boot },
             began: open.begins.at,
             ended: now.max(open.begins.at),
             cpu_ms: 0,

@@ -21,6 +21,8 @@ pub struct Live {
     pub kills: Option<Rc<Kills>>,
     pub progress: Option<Progress>,
     pub log: Option<Log>,
+    /// Its first process is a guard of ours.
+    pub guarded: bool,
     /// The agent knows that it lives, and where its output is.
     pub told: bool,
     pub stop: Option<Stop>,
@@ -59,8 +61,11 @@ pub enum Why {
     Asked,
     TimeLimit,
     Memory,
-    /// The keeper itself has to go.
-    Leaving(String),
+    /// The keeper itself has to go. `felled`: somebody said so who is gone already, so it may have been one of its runs.
+    Leaving {
+        why: String,
+        felled: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]

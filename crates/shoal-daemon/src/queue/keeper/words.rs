@@ -66,6 +66,9 @@ pub struct Run {
     pub memory_bytes: Option<u64>,
     /// It is a wrapper, which says on descriptor 9 how far its preparation is.
     pub prepared: Option<Prepared>,
+    /// A process of ours stands between it and the keeper.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guarded: bool,
     /// It cannot be started, and why. It takes its turn like any other, so that those after it find their seat free.
     pub refused: Option<String>,
 }

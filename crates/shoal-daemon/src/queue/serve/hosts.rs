@@ -84,7 +84,7 @@ impl Daemon {
             let ending = match live.stopping {
                 // It ran: told again, it would run twice (QUEUE-2).
                 _ if !self.queue.holds_seat(&attempt, rank, host) => {
-                    Ending::Lost { why: format!("its results waited on {host} and are not there any more") }
+                    Ending::lost(format!("its results waited on {host} and are not there any more"))
                 }
                 Some(_) => Ending::Stopped,
                 None => {

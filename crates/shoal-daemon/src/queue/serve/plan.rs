@@ -48,6 +48,7 @@ impl Daemon {
         if let Some(origin) = &mut start.origin {
             origin.diff = origin.diff.take().filter(|digest| self.shared.trees.has(digest));
         }
+        start.guarded = self.queue.was_felled(&live.attempt.run);
         Ok(start)
     }
 
@@ -67,7 +68,9 @@ impl Daemon {
     /// On all of its hosts, or one.
     pub(super) fn tell_stop(&self, attempt: &Attempt, checkpoint_first: bool, only: Option<&str>, turn: &mut Turn) {
         let Some(live) = self.queue.live(attempt) else { return };
-        let grace = self.queue.sweep(&attempt.run.sweep).map_or(10, |sweep| sweep.rules.grace_seconds);
+        let asked = turn.graces.iter().find(|(target, _)| means(target, attempt)).map(|(_, grace)| *grace);
+        let of_sweep = || self.queue.sweep(&attempt.run.sweep).map_or(10, |sweep| sweep.rules.grace_seconds);
+        let grace = asked.unwrap_or_else(of_sweep);
         let mut hosts: Vec<&str> = live.places.iter().map(|seat| seat.host.as_str()).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -88,28 +91,23 @@ impl Daemon {
 
     /// The plan tells nobody to end twice; those that were taken back had perhaps begun, and go on until somebody asks.
     pub(super) fn stop_taken_back(&self, target: &Target, turn: &mut Turn) {
-        let is_meant = |attempt: &Attempt| match target {
-            Target::Sweep(sweep) => attempt.run.sweep == *sweep,
-            Target::Cell(sweep, cell) => attempt.run.sweep == *sweep && attempt.run.cell == *cell,
-            Target::Run(run) => attempt.run == *run,
-        };
         let hosts: Vec<String> = self.queue.hosts().map(|policy| policy.name.clone()).collect();
         for (attempt, _) in hosts.iter().flat_map(|host| self.queue.assigned_on(host)) {
-            if is_meant(&attempt) && self.queue.live(&attempt).is_some_and(|live| live.is_taken_back()) {
+            if means(target, &attempt) && self.queue.live(&attempt).is_some_and(|live| live.is_taken_back()) {
                 self.tell_stop(&attempt, false, None, turn);
             }
         }
     }
 
-    /// For those who do not want to wait: told once more, without grace.
+    /// For those who do not want to wait: what was told to end before is told once more. A host never lengthens a grace.
     pub(super) fn hurry(&self, turn: &mut Turn) {
-        for target in std::mem::take(&mut turn.at_once) {
+        for (target, grace_seconds) in std::mem::take(&mut turn.graces) {
             let filter = Filter { target: Some(target), states: vec![RunState::Running], ..Filter::default() };
             for row in self.queue.run_rows(&filter, 0, u32::MAX).0 {
                 let attempt = Attempt { run: row.run, number: row.attempt };
                 for host in row.hosts.into_iter().collect::<BTreeSet<_>>() {
                     let attempt = attempt.clone();
-                    turn.tell(&host, ToHost::Stop { attempt, checkpoint_first: false, grace_seconds: 0 });
+                    turn.tell(&host, ToHost::Stop { attempt, checkpoint_first: false, grace_seconds });
                 }
             }
         }
@@ -143,6 +141,14 @@ impl Daemon {
             Publish::Send(name) => Some(PublishTo { name, beside: start.beside, origin: start.origin }),
             Publish::Folder(_) => None,
         }
+    }
+}
+
+fn means(target: &Target, attempt: &Attempt) -> bool {
+    match target {
+        Target::Sweep(sweep) => attempt.run.sweep == *sweep,
+        Target::Cell(sweep, cell) => attempt.run.sweep == *sweep && attempt.run.cell == *cell,
+        Target::Run(run) => attempt.run == *run,
     }
 }
 

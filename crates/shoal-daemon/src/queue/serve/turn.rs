@@ -19,8 +19,8 @@ pub struct Turn {
     pub starts: BTreeMap<String, Vec<Start>>,
     /// Everything else that hosts are told, after what they start.
     pub orders: Vec<(String, ToHost)>,
-    /// What has to end without grace.
-    pub at_once: Vec<Target>,
+    /// What has to end with another grace than its sweep's, in seconds.
+    pub graces: Vec<(Target, u32)>,
     /// Something that no event says may have changed what can start.
     pub look: bool,
 }
@@ -41,7 +41,7 @@ impl Turn {
             acknowledged: BTreeMap::new(),
             starts: BTreeMap::new(),
             orders: Vec::new(),
-            at_once: Vec::new(),
+            graces: Vec::new(),
             look: false,
         }
     }

@@ -52,3 +52,48 @@ fn a_host_that_starts_no_program_is_drained() {
     }
     assert_eq!(drained.map(|(host, _)| host), Some("a".into()));
 }
+
+/// A run that kills the keeper of its host takes its neighbours with it. They are told apart: from the second time on such runs go one at a time.
+#[test]
+fn whoever_fells_keepers_is_found_and_its_neighbours_are_not_blamed() {
+    let mut bench = Bench::with(&[("a", 2)]);
+    bench.submit(sweep("s", "ann", 3, 1));
+    let felled = || Ending::Lost { why: "the keeper was killed".into(), felled: true };
+    assert_eq!(starts(&bench.go()).len(), 2);
+    let run = |cell| super::super::super::RunId { sweep: "s".into(), cell, rep: 0 };
+    assert!(!bench.queue.was_felled(&run(0)));
+    for number in 1..=2 {
+        for cell in 0..2 {
+            bench.end(&format!("s:{cell}.0#{number}"), "a", felled());
+        }
+        if number == 1 {
+            assert!(bench.queue.was_felled(&run(0)) && !bench.queue.was_felled(&run(2)));
+            assert_eq!(starts(&bench.go()).len(), 2, "both may go on: once is chance");
+        }
+    }
+    // One of the two, and somebody who was never there.
+    assert_eq!(bench.started(), [("s:0.0#3".into(), "a".into()), ("s:2.0#1".into(), "a".into())]);
+    bench.end("s:0.0#3", "a", felled());
+    bench.end("s:2.0#1", "a", felled());
+    let counts = |bench: &Bench| bench.queue.sweep_row("s", 0).map(|row| (row.waiting, row.failed, row.finished));
+    assert_eq!(counts(&bench), Some((2, 1, 0)), "the third time it was alone among them");
+    assert_eq!(bench.started(), [("s:1.0#3".into(), "a".into()), ("s:2.0#2".into(), "a".into())]);
+    bench.end("s:1.0#3", "a", OK);
+    bench.end("s:2.0#2", "a", OK);
+    assert_eq!(counts(&bench), Some((0, 1, 2)));
+    let why = crate::queue::why::why(&bench.queue, &"s:0.0".parse().unwrap(), bench.now).swap_remove(0);
+    assert!(why.reason.contains("3 times while this run was there"), "{}", why.reason);
+}
+
+/// Another end in between clears it: keepers are killed by others, too.
+#[test]
+fn an_end_of_its_own_clears_a_run() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.submit(wanting("s", "ann", 1, |it| it.rules.retries = 9));
+    for number in 1..=9 {
+        bench.go();
+        let ending = if number % 3 == 0 { BAD } else { Ending::Lost { why: "killed".into(), felled: true } };
+        bench.end(&format!("s:0.0#{number}"), "a", ending);
+    }
+    assert_eq!(bench.started(), [("s:0.0#10".into(), "a".into())]);
+}

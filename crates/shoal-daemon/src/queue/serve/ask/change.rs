@@ -8,13 +8,13 @@ use shoal_core::queue::event::{Event, Pausable};
 use shoal_core::queue::request::{Answer, Role, RunState};
 
 impl Daemon {
-    pub(super) fn stop(&mut self, by: &Caller, target: Target, at_once: bool, turn: &mut Turn) -> Answer {
+    pub(super) fn stop(&mut self, by: &Caller, target: Target, grace: Option<u32>, turn: &mut Turn) -> Answer {
         if let Some(answer) = self.no_such(&target).or_else(|| self.not_theirs(by, target.sweep())) {
             return answer;
         }
         let runs = self.queue.count(&target, &[RunState::Waiting, RunState::Running]);
-        if at_once {
-            turn.at_once.push(target.clone());
+        if let Some(grace) = grace {
+            turn.graces.push((target.clone(), grace));
         }
         if runs > 0 {
             self.stop_taken_back(&target, turn);

@@ -31,7 +31,10 @@ impl Daemon {
         let now = turn.now;
         let answer = match request {
             Request::Submit { sweep } => self.submit(by, *sweep, turn),
-            Request::Stop { target, now } => self.stop(by, target, now, turn),
+            Request::Stop { target, now, grace_seconds } => {
+                let grace = if now { Some(0) } else { grace_seconds };
+                self.stop(by, target, grace, turn)
+            }
             Request::Retry { target } => self.retry(by, target, turn),
             Request::Forget { sweep } => self.forget(by, sweep, turn),
             Request::Pause { what } => self.pause(by, what, true, turn),
