@@ -107,7 +107,7 @@ fn a_dry_run_shows_the_dockerfile_and_the_commands() {
     assert!(out.starts_with("# Made by `shoal image build`"), "{out}");
     assert!(out.contains("\nFROM l2r-base\n") && out.contains("\nCOPY . ./\n"), "{out}");
     assert!(out.ends_with("\npodman build --layers -t lab/train:3 -f .shoal.Dockerfile -\n"), "{out}");
-    assert!(err.contains("a tar of 1 files"), "{err}");
+    assert!(err.contains("a tar of 1 file (6 bytes)"), "{err}");
     let said: Value = serde_json::from_str(&yard.says("project", &[&build[..], &["--json"]].concat()).0).expect("JSON");
     assert_eq!(said["commands"][0][0], "podman");
     assert!(said["generated"].as_str().is_some_and(|text| text.contains("FROM l2r-base")));

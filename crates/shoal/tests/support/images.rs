@@ -69,6 +69,10 @@ impl Yard {
             self.root().join("run/storage").display()
         );
         std::fs::write(&conf, text).expect("a file");
+        // A name without a registry leads nowhere, whatever this machine's settings are.
+        let registries = self.root().join("registries.conf");
+        std::fs::write(&registries, "").expect("a file");
+        command.env("CONTAINERS_REGISTRIES_CONF", registries);
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.root().join("bin").display()));
         command.env("CONTAINERS_STORAGE_CONF", conf).env("CONTAINERS_CONF", self.root().join("containers.conf"));

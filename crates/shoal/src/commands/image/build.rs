@@ -135,6 +135,8 @@ fn show(args: &Build, image: &Reference, engine: Engine, source: &Source, argv: 
     }
     say::line(join(argv));
     if source.context.is_some() {
-        eprintln!("on its stdin: a tar of {files} files ({}) of {}", size(bytes), source.folder);
+        let (many, bytes) =
+            (if files == 1 { "" } else { "s" }, if bytes < 1 << 20 { format!("{bytes} bytes") } else { size(bytes) });
+        eprintln!("on its stdin: a tar of {files} file{many} ({bytes}) of {}", source.folder);
     }
 }
