@@ -11,7 +11,7 @@ struct Need {
     is_there: fn(&Need) -> bool,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 17] = [
     Need { what: "sshd", packages: &["openssh-server"], is_there: on_path },
     Need { what: "ssh", packages: &["openssh-client"], is_there: on_path },
     Need { what: "ip", packages: &["iproute2"], is_there: on_path },
@@ -20,6 +20,8 @@ const NEEDS: [Need; 15] = [
     Need { what: "tmux", packages: &["tmux"], is_there: on_path },
     Need { what: "screen", packages: &["screen"], is_there: on_path },
     Need { what: "podman", packages: &["podman"], is_there: on_path },
+    Need { what: "buildah", packages: &["buildah"], is_there: on_path },
+    Need { what: "docker-registry", packages: &["docker-registry"], is_there: on_path },
     Need { what: "runc", packages: &["runc"], is_there: on_path },
     Need { what: "busybox", packages: &["busybox-static"], is_there: on_path },
     Need { what: "cc", packages: &["gcc", "libc6-dev"], is_there: on_path },

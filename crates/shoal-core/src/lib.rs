@@ -6,6 +6,7 @@ pub mod diagnostic;
 pub mod document;
 pub mod fleet;
 pub mod follow;
+pub mod image;
 pub mod job;
 pub mod kubernetes;
 pub mod outcome;

@@ -11,7 +11,7 @@
 //! | `files` | how are files taken and given |
 //! | `setup` | how is this host set up as a node of a cluster |
 
-mod bounded;
+pub(crate) mod bounded;
 mod dial;
 pub mod files;
 mod gpus;

@@ -9,6 +9,7 @@ pub mod clusters;
 pub mod desk;
 pub mod dice;
 pub mod gang;
+pub mod images;
 pub mod interpreter;
 pub mod laptop;
 pub mod launching;

@@ -107,16 +107,39 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
+/// A plain tar for programs that are not ours: with files that are on no disk first, and with a time that all of them can write down (a zip
+/// knows none before 1980).
+pub fn write_with(listing: &Listing, own: &[(&str, &[u8])], to: impl Write) -> Result<(), String> {
+    let failed = |e: io::Error| format!("a tree cannot be packed: {}", plainly(&e));
+    let mut tar = tar::Builder::new(to);
+    for (name, bytes) in own {
+        let mut header = plain_header();
+        header.set_mtime(IN_1980);
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_mode(0o644);
+        header.set_size(bytes.len() as u64);
+        tar.append_data(&mut header, name, *bytes).map_err(failed)?;
+    }
+    for (name, entry) in &listing.entries {
+        append(&mut tar, name, entry, IN_1980).map_err(|e| format!("{}: {}", entry.from.display(), plainly(&e)))?;
+    }
+    tar.into_inner().and_then(|mut to| to.flush()).map_err(failed)
+}
+
+/// The second of January, wherever one is.
+const IN_1980: u64 = 315_619_200;
+
 fn write_tar<W: Write>(listing: &Listing, to: W) -> Result<W, String> {
     let mut tar = tar::Builder::new(to);
     for (name, entry) in &listing.entries {
-        append(&mut tar, name, entry).map_err(|e| format!("{}: {}", entry.from.display(), plainly(&e)))?;
+        append(&mut tar, name, entry, 0).map_err(|e| format!("{}: {}", entry.from.display(), plainly(&e)))?;
     }
     tar.into_inner().map_err(|e| format!("a tree cannot be packed: {}", plainly(&e)))
 }
 
-fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, entry: &Entry) -> io::Result<()> {
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, entry: &Entry, time: u64) -> io::Result<()> {
     let mut header = plain_header();
+    header.set_mtime(time);
     match &entry.what {
         What::Folder => {
             header.set_entry_type(tar::EntryType::Directory);

@@ -1,19 +1,7 @@
-//! `shoal image`'s command line.
+//! `shoal image bake`'s command line.
 
-use super::cluster::Common;
-use clap::{Args as ClapArgs, Subcommand};
-
-/// Make images that nodes start from.
-#[derive(Debug, ClapArgs)]
-pub struct Args {
-    #[command(subcommand)]
-    pub what: What,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum What {
-    Bake(Bake),
-}
+use crate::args::cluster::Common;
+use clap::Args as ClapArgs;
 
 /// Make an AMI of a cluster's head, under a name that node_config can give as its ImageId.
 ///

@@ -1,21 +1,15 @@
 //! Makes an image of a cluster's head.
 
-use super::run::NotBegun;
-use crate::args::image::{Args, Bake, What};
+use crate::args::image::bake::Bake;
 use crate::cluster::{aws::Aws, file};
+use crate::commands::run::NotBegun;
 use crate::exit::Exit;
 use crate::say;
 use serde_json::json;
 use shoal_core::cluster::Provider;
 use std::process::ExitCode;
 
-pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
-    match &args.what {
-        What::Bake(bake) => run_bake(bake),
-    }
-}
-
-fn run_bake(args: &Bake) -> Result<ExitCode, NotBegun> {
+pub fn run(args: &Bake) -> Result<ExitCode, NotBegun> {
     let cluster = file::read(&args.cluster.file, &args.cluster).map_err(NotBegun::Wrong)?;
     let Provider::Aws(said) = &cluster.provider else {
         return Err(NotBegun::Wrong(format!(
