@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod commands;
 mod doctor;
 pub mod exit;
+pub mod k8s;
 pub mod later;
 pub mod launch;
 pub mod logging;
