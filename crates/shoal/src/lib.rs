@@ -11,6 +11,7 @@ pub mod commands;
 mod doctor;
 pub mod exit;
 mod image;
+pub mod k8s;
 pub mod later;
 pub mod launch;
 pub mod logging;

@@ -50,6 +50,10 @@ fn shoal() -> ExitCode {
         args::shoal::Verb::Drain(args) => conclude("shoal drain", commands::drain::run(&args)),
         args::shoal::Verb::Token(args) => conclude("shoal token", commands::token::run(&args)),
         args::shoal::Verb::Ludwig(args) => conclude("shoal ludwig", commands::ludwig::run(&args)),
+        args::shoal::Verb::K8s(args) => {
+            let (program, outcome) = commands::k8s::run(&args);
+            conclude(program, outcome)
+        }
         args::shoal::Verb::Serve(args) => conclude("shoal serve", commands::serve::run(&args)),
         args::shoal::Verb::Host(args) => commands::host::run(args),
     }

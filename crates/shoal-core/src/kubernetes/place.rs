@@ -14,6 +14,7 @@ pub fn of(root: &Node, path: &str) -> Option<(Place, bool)> {
                 entries.iter().find(|(key, _)| key.text == *name).map(|(key, node)| (key.at, node))
             }
             (Value::List(items), Step::Index(index)) => items.get(*index).map(|node| (node.at, node)),
+            (Value::List(items), Step::Name(key)) => keyed(items, key).map(|node| (node.at, node)),
             _ => None,
         };
         match next {
@@ -22,6 +23,15 @@ pub fn of(root: &Node, path: &str) -> Option<(Place, bool)> {
         }
     }
     at.map(|at| (at, true))
+}
+
+/// `name="worker"`: how a server that merges lists tells their items apart.
+fn keyed<'n>(items: &'n [Node], key: &str) -> Option<&'n Node> {
+    let (field, wanted) = key.split(',').next()?.split_once('=')?;
+    let wanted = wanted.trim_matches('"');
+    items
+        .iter()
+        .find(|item| matches!(item.get(field).map(|n| &n.value), Some(Value::Scalar { text, .. }) if text == wanted))
 }
 
 enum Step {
@@ -66,6 +76,8 @@ mod tests {
             ("spec.containers[0].image", Some((4, 7, true))),
             ("spec.containers[0].command", Some((3, 7, false))),
             ("spec.labels[a.b/c]", Some((6, 5, true))),
+            ("spec.containers[name=\"a\"].image", Some((4, 7, true))),
+            (".spec.containers[name=\"b\"].image", Some((2, 3, false))),
             ("status", None),
         ] {
             let got = of(&tree, path).map(|(at, whole)| (at.line, at.column, whole));

@@ -4,6 +4,8 @@ use serde_json::Value;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
+    /// Somebody deleted its object.
+    Gone,
     /// Its pod does not start, and something has to be done about it.
     Stuck,
     Failed,
@@ -16,6 +18,7 @@ pub enum State {
 impl State {
     pub fn word(self) -> &'static str {
         match self {
+            State::Gone => "gone",
             State::Stuck => "stuck",
             State::Failed => "failed",
             State::Waiting => "waiting",

@@ -39,6 +39,16 @@ impl Kind {
         }
     }
 
+    /// As the paths of the server call many of them.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::ReplicaSet => "replicasets",
+            Kind::Deployment => "deployments",
+            Kind::Job => "jobs",
+            Kind::Pod => "pods",
+        }
+    }
+
     /// Whether its pods are started again for ever, also after success.
     pub fn starts_again(self) -> bool {
         matches!(self, Kind::ReplicaSet | Kind::Deployment)
@@ -123,8 +133,7 @@ fn need<'n>(reader: &mut Reader, node: &'n Node, at: Place, name: &str, of: &str
     let found = fields.get(name).filter(|node| !node.is_nothing());
     if found.is_none() {
         let at = fields.key(name).unwrap_or(at);
-        reader
-            .report(reader.at(at, format!("{of} has no `{name}`")).help("docs/reference/kubernetes.md has a template"));
+        reader.report(reader.at(at, format!("{of} has no `{name}`")).help("docs/reference/k8s.md has a template"));
     }
     found
 }

@@ -40,6 +40,8 @@ pub enum Verb {
     Resume(super::resume::Args),
     Hosts(super::hosts::Args),
     Drain(super::drain::Args),
+    #[command(name = "k8s")]
+    K8s(super::k8s::Args),
     Serve(super::serve::Args),
     Token(super::token::Args),
     Ludwig(super::ludwig::Args),

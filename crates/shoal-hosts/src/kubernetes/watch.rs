@@ -1,0 +1,218 @@
+//! What is there now, and what changes, whatever happens to the line?
+//!
+//! One task a selection lists once and then watches from there. A line that ends or breaks is taken up again where it was; when the server no
+//! longer knows that far back (410), the list is taken anew. Nothing is asked for in a loop while nothing happens.
+
+use super::connection::Connection;
+use super::explain::{Failure, Trouble, explain};
+use super::request::{self, Selection};
+use super::resource::Resource;
+use futures_util::StreamExt;
+use kube::Client;
+use kube::api::{WatchEvent, WatchParams};
+use kube::core::Request;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long the server keeps one watch open, and how much longer a silent line is believed in.
+const OPEN_S: u32 = 60;
+const SILENCE: Duration = Duration::from_secs(75);
+/// Changes that nobody has looked at yet.
+const QUEUE: usize = 256;
+/// Pauses between tries to reach a server that is away.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone)]
+pub struct Followed {
+    pub resource: Resource,
+    pub which: Selection,
+    /// It may be forbidden to us; then there is just nothing of it.
+    pub optional: bool,
+}
+
+/// What is known of each selection, by the objects' ids.
+#[derive(Debug, Default)]
+pub struct View {
+    of: Vec<BTreeMap<String, Value>>,
+    /// All lists have come: what is not here is not there.
+    pub complete: bool,
+    /// The server is away at the moment, and what is known may be old.
+    pub away: Option<Failure>,
+}
+
+impl View {
+    pub fn of(&self, selection: usize) -> impl Iterator<Item = &Value> {
+        self.of[selection].values()
+    }
+}
+
+enum Change {
+    Listed(Vec<Value>),
+    Put(Value),
+    Gone(Value),
+    Away(Failure),
+    Failed(Failure),
+}
+
+impl Connection {
+    /// Calls `look` with what is there, first when all lists have come (or cannot, the server being away) and then after every change, until
+    /// it gives something or time is over: then `None`.
+    pub fn follow<T>(
+        &self,
+        what: &[Followed],
+        end: std::time::Instant,
+        mut look: impl FnMut(&View) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        self.block_on(self.following(what, end.into(), &mut look))
+    }
+
+    async fn following<T>(
+        &self,
+        what: &[Followed],
+        end: Instant,
+        look: &mut impl FnMut(&View) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let (send, mut changes) = mpsc::channel(QUEUE);
+        let mut view = View { of: vec![BTreeMap::new(); what.len()], complete: false, away: None };
+        let mut listed = vec![false; what.len()];
+        let tasks = what.iter().enumerate().map(|(at, followed)| watching(self, at, followed, send.clone(), end));
+        // All of them live on this thread, and end with this call.
+        let mut tasks = std::pin::pin!(futures_util::future::join_all(tasks));
+        drop(send);
+        loop {
+            let change = tokio::select! {
+                biased;
+                change = timeout_at(end, changes.recv()) => change,
+                _ = &mut tasks => return Ok(None),
+            };
+            let Ok(Some(first)) = change else { return Ok(None) };
+            // What has come at once is looked at once.
+            let mut next = Some(first);
+            while let Some((at, change)) = next {
+                match change {
+                    Change::Failed(failure) if what[at].optional && failure.trouble == Trouble::Forbidden => {
+                        listed[at] = true
+                    }
+                    Change::Failed(failure) => return Err(failure),
+                    Change::Away(failure) => view.away = Some(failure),
+                    Change::Listed(objects) => {
+                        view.of[at] = objects.into_iter().map(|object| (id(&object), object)).collect();
+                        listed[at] = true;
+                        view.away = None;
+                    }
+                    Change::Put(object) => {
+                        view.of[at].insert(id(&object), object);
+                        view.away = None;
+                    }
+                    Change::Gone(object) => {
+                        view.of[at].remove(&id(&object));
+                        view.away = None;
+                    }
+                }
+                next = changes.try_recv().ok();
+            }
+            view.complete = listed.iter().all(|listed| *listed);
+            if (view.complete || view.away.is_some())
+                && let Some(found) = look(&view)
+            {
+                return Ok(Some(found));
+            }
+        }
+    }
+}
+
+fn id(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_string()
+}
+
+type Send = mpsc::Sender<(usize, Change)>;
+
+async fn watching(connection: &Connection, at: usize, what: &Followed, send: Send, end: Instant) {
+    let mut pause = FIRST_PAUSE;
+    let mut version: Option<String> = None;
+    while Instant::now() < end {
+        let outcome = match version.take() {
+            None => match request::list(connection, &what.resource, &what.which).await {
+                Ok((objects, of)) => {
+                    let _ = send.send((at, Change::Listed(objects))).await;
+                    version = Some(of);
+                    Ok(())
+                }
+                Err(failure) => Err(failure),
+            },
+            Some(mut from) => {
+                let begun = Instant::now();
+                let outcome = one_watch(&connection.client, &connection.server, at, what, &mut from, &send).await;
+                version = Some(from);
+                if outcome.is_ok() && begun.elapsed() < LONGEST_PAUSE {
+                    // Whoever hangs up at once will do so again.
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                }
+                outcome
+            }
+        };
+        match outcome {
+            Ok(()) => pause = FIRST_PAUSE,
+            Err(failure) if failure.trouble == Trouble::TooOld => version = None,
+            Err(failure) if failure.passes() => {
+                let _ = send.send((at, Change::Away(failure))).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(failure) => {
+                let _ = send.send((at, Change::Failed(failure))).await;
+                // Optional ones stay silent from here on; the others end the whole.
+                tokio::time::sleep_until(end).await;
+            }
+        }
+    }
+}
+
+/// Until the server ends it, or the line does: then `from` says where to go on.
+async fn one_watch(
+    client: &Client,
+    server: &str,
+    at: usize,
+    what: &Followed,
+    from: &mut String,
+    send: &Send,
+) -> Result<(), Failure> {
+    let params = WatchParams {
+        label_selector: what.which.labels.clone(),
+        field_selector: what.which.fields.clone(),
+        timeout: Some(OPEN_S),
+        bookmarks: true,
+        send_initial_events: false,
+    };
+    let request = request::built(Request::new(&what.resource.path).watch(&params, from))?;
+    let opening = client.request_events::<Value>(request);
+    let opened = match timeout(request::BOUND, opening).await {
+        Ok(opened) => opened.map_err(|error| explain(&error, server))?,
+        Err(elapsed) => return Err(super::explain::of_way(&elapsed.to_string(), server)),
+    };
+    let mut events = std::pin::pin!(opened);
+    // A line that says nothing for longer than the server would keep it is dead; it is opened anew.
+    while let Ok(Some(event)) = timeout(SILENCE, events.next()).await {
+        let change = match event {
+            Ok(WatchEvent::Bookmark(mark)) => {
+                *from = mark.metadata.resource_version;
+                continue;
+            }
+            Ok(WatchEvent::Error(status)) => return Err(explain(&kube::Error::Api(status), server)),
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => Change::Put(object),
+            Ok(WatchEvent::Deleted(object)) => Change::Gone(object),
+            Err(error) => return Err(explain(&error, server)),
+        };
+        if let Change::Put(object) | Change::Gone(object) = &change
+            && let Some(version) = object["metadata"]["resourceVersion"].as_str()
+        {
+            *from = version.into();
+        }
+        let _ = send.send((at, change)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! How are the runs, until they are as far as asked?
+
+use super::reach::of_launch;
+use serde_json::Value;
+use shoal_core::kubernetes::rows::{self, Goal, Row, Seeing};
+use shoal_core::kubernetes::template::Kind;
+use shoal_hosts::kubernetes::request::Selection;
+use shoal_hosts::kubernetes::watch::{Followed, View};
+use shoal_hosts::kubernetes::{Connection, Failure, resource};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
+use std::time::Instant;
+
+/// The kinds that a launch may have made, then pods, then what controllers could not do.
+fn followed(launch: &str, namespace: &str) -> Vec<Followed> {
+    let made = Kind::ALL.map(|kind| Followed {
+        resource: resource::of_kind(kind, namespace),
+        which: Selection::labels(of_launch(launch)),
+        optional: false,
+    });
+    let refused = Followed {
+        resource: resource::events(namespace),
+        which: Selection { fields: Some("reason=FailedCreate".into()), ..Selection::default() },
+        optional: true,
+    };
+    made.into_iter().chain([refused]).collect()
+}
+
+const PODS: usize = 3;
+const EVENTS: usize = 4;
+
+fn rows_of(view: &View, names: Option<&[(Kind, &str)]>) -> Vec<Row> {
+    let is_root = |object: &&Value| object["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty);
+    let made = Kind::ALL.iter().enumerate();
+    let made = made.flat_map(|(at, kind)| view.of(at).filter(is_root).map(|object| (*kind, object))).collect();
+    let refused: BTreeMap<&str, &str> = view
+        .of(EVENTS)
+        .filter_map(|event| Some((event["involvedObject"]["uid"].as_str()?, event["message"].as_str()?)))
+        .collect();
+    rows::rows(&Seeing { made, pods: view.of(PODS).collect(), refused }, names)
+}
+
+/// How they are now.
+pub fn look(connection: &Connection, launch: &str, end: Instant) -> Result<Option<Vec<Row>>, Failure> {
+    let now = |view: &View| view.complete.then(|| rows_of(view, None));
+    connection.follow(&followed(launch, &connection.namespace), end, now)
+}
+
+/// Waits until they are as far as `goal`, until nothing will change any more, or until `end`: how they are then.
+pub fn wait(
+    connection: &Connection,
+    launch: &str,
+    names: &[(Kind, &str)],
+    goal: Goal,
+    end: Instant,
+) -> Result<Vec<Row>, Failure> {
+    let mut screen = Screen::default();
+    let mut last = Vec::new();
+    let looking = |view: &View| {
+        screen.away(view.away.as_ref());
+        if !view.complete {
+            return None;
+        }
+        last = rows_of(view, Some(names));
+        screen.show(&last);
+        rows::is_settled(&last, goal).then_some(())
+    };
+    let outcome = connection.follow(&followed(launch, &connection.namespace), end, looking);
+    screen.end();
+    outcome.map(|_| last)
+}
+
+/// One line that changes at a terminal; elsewhere only what goes wrong, once.
+#[derive(Default)]
+pub struct Screen {
+    shown: String,
+    said: BTreeSet<String>,
+    is_away: bool,
+}
+
+impl Screen {
+    fn show(&mut self, rows: &[Row]) {
+        self.line(rows::count(rows));
+    }
+
+    pub fn line(&mut self, text: String) {
+        if std::io::stderr().is_terminal() && text != self.shown {
+            eprint!("\r\x1b[K{text}");
+            self.shown = text;
+        }
+    }
+
+    pub fn away(&mut self, failure: Option<&Failure>) {
+        match failure {
+            Some(failure) if !self.is_away => {
+                self.is_away = true;
+                self.end();
+                if self.said.insert(failure.what.clone()) {
+                    eprintln!("{}; trying again", failure.what);
+                }
+            }
+            None => self.is_away = false,
+            Some(_) => {}
+        }
+    }
+
+    pub fn end(&mut self) {
+        if !self.shown.is_empty() {
+            eprint!("\r\x1b[K");
+            self.shown.clear();
+        }
+    }
+}
