@@ -191,7 +191,7 @@ fn bad_days() {
     // A port that is free, as far as one can know.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     let pull = ["image", "pull", &format!("{closed}/base")];
-    yard.fails(1, &pull, &["was not pulled", "connection refused", &format!("does {closed} answer")]);
+    yard.fails(1, &pull, &["was not pulled", "connection refused", &format!("is it at {closed}?")]);
     yard.fails(
         2,
         &["image", "push", "jamesher", "-n", "base"],
