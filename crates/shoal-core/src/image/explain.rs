@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::dockerfile::Dockerfile;
+use super::reference::is_loopback;
 
 /// What was being done.
 #[derive(Debug, Clone)]
@@ -92,22 +93,32 @@ const SIGNS: [(Cause, &[&str]); 8] = [
 
 /// The last lines of an engine, to one cause.
 pub fn cause(said: &str) -> Cause {
-    let last = last_words(said).to_lowercase();
-    let find = |text: &str| {
-        SIGNS.iter().find(|(_, signs)| signs.iter().any(|sign| text.contains(sign))).map(|(cause, _)| *cause)
-    };
-    find(&last).unwrap_or(Cause::Other)
+    let last = last_line(said).to_lowercase();
+    let holds = |signs: &[&str]| signs.iter().any(|sign| last.contains(sign));
+    SIGNS.iter().find(|(_, signs)| holds(signs)).map_or(Cause::Other, |(cause, _)| *cause)
 }
 
-/// The line that says why, without the word `error`. Engines say it last; BuildKit says more after it.
-pub fn last_words(said: &str) -> String {
+const ERROR: [&str; 3] = ["Error: ", "ERROR: ", "error: "];
+
+/// The line that says why. Engines say it last; BuildKit says more after it.
+fn last_line(said: &str) -> &str {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let is_error =
-        |line: &&str| ["Error: ", "ERROR: ", "error: ", "Error response "].iter().any(|word| line.starts_with(word));
-    let line = lines().rfind(is_error).or_else(|| lines().next_back()).unwrap_or("it said nothing");
-    let line = ["Error: ", "ERROR: ", "error: "].iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
-    let cut: String = line.chars().take(400).collect();
-    if cut.len() < line.len() { format!("{cut}...") } else { cut }
+    let is_error = |line: &&str| ERROR.iter().any(|word| line.starts_with(word)) || line.starts_with("Error response ");
+    lines().rfind(is_error).or_else(|| lines().next_back()).unwrap_or("it said nothing")
+}
+
+/// More of a line is not read by anybody.
+const READ: usize = 300;
+
+/// That line for people: without the word `error`, without the step that is shown anyway. Of a long one the end, where the reason is.
+pub fn last_words(said: &str) -> String {
+    let line = last_line(said);
+    let line = ERROR.iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+    let step = line.strip_prefix("building at STEP \"").and_then(|rest| rest.split_once("\": "));
+    let line = step.map_or(line, |(_, why)| why);
+    let count = line.chars().count();
+    let end: String = line.chars().skip(count.saturating_sub(READ)).collect();
+    if count > READ { format!("...{end}") } else { end }
 }
 
 /// For people: what failed, why, and what to do.
@@ -164,6 +175,7 @@ fn line_help(engine: Engine, cause: Cause, registry: &str, login: Option<&str>) 
             Some(file) => format!("the login for {registry} in {file} is not accepted, or may not do this: `{}` makes a new one", engine.log_in(registry)),
             None => format!("no login for {registry} was found: `{}` makes one", engine.log_in(registry)),
         },
+        Cause::Unreachable if is_loopback(registry) => format!("is the registry on this machine started, and is it at {registry}?"),
         Cause::Unreachable => format!("does {registry} answer from this machine? A VPN, a proxy or the name may be what is missing"),
         Cause::NoRegistry => "give the whole name, with its registry: HOST/PATH/NAME:TAG; or bring it here first with `shoal image pull HOST/PATH/NAME -n NAME`".into(),
         Cause::Missing | Cause::Other => String::new(),
@@ -177,7 +189,10 @@ fn step_line(dockerfile: &Dockerfile, said: &str) -> Option<usize> {
     let named = |line: &str| {
         let (file, number) = line.trim().rsplit_once(':')?;
         let number: usize = number.parse().ok()?;
-        (!file.contains(' ')).then_some(number)
+        // Steps print times and addresses, which end with numbers too.
+        let is_dockerfile =
+            file.contains("Dockerfile") || file.contains("Containerfile") || file.ends_with(&dockerfile.name);
+        (!file.contains(' ') && is_dockerfile).then_some(number)
     };
     let parse = |line: &str| {
         let rest = line.split_once("parse error on line ").or_else(|| line.split_once("parse error line "))?.1;
@@ -242,6 +257,13 @@ mod tests {
             ),
             ("Error: building at STEP \"RUN false\": while running runtime: exit status 1", Cause::Other),
             ("", Cause::Other),
+            (
+                &format!(
+                    "Error: committing container for step {{{}}}: write /x: no space left on device",
+                    "x".repeat(900)
+                ),
+                Cause::NoSpace,
+            ),
             // Only the last words count: retries come before them, and what a step prints is its own.
             ("connection refused\nError: building at STEP \"RUN x\": exit status 2", Cause::Other),
         ] {
@@ -269,6 +291,16 @@ mod tests {
             let text = explain(Engine::Podman, &doing, said);
             assert!(text.contains(&format!("--> Dockerfile:{line}:1")), "{said}\n{text}");
         }
+        let text = explain(
+            Engine::Podman,
+            &doing,
+            "STEP 2/3: RUN a\nbegun at 10:5\nError: building at STEP \"RUN a\": exit status 7",
+        );
+        assert!(
+            text.starts_with("error: podman could not make `node:1`: exit status 7\n --> Dockerfile:4:1"),
+            "{text}"
+        );
+        assert_eq!(last_words(&format!("Error: {}the reason", "x".repeat(900))).chars().count(), READ + 3);
         let text = explain(Engine::Podman, &doing, "Error: something else");
         assert_eq!(text, "podman could not make `node:1`: something else");
     }

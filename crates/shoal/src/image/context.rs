@@ -20,6 +20,12 @@ impl Context {
         if listing.files() == 0 {
             return Err(format!("there is nothing in {} to make an image of", folder.display()));
         }
+        // Links that leave the folder were made absolute (see `walk`).
+        let leads_out = |what: &What| matches!(what, What::Link { to } if to.is_absolute());
+        let astray = listing.entries.iter().filter(|(_, entry)| leads_out(&entry.what));
+        let astray: Vec<String> =
+            astray.map(|(name, _)| format!("{name} leads out of the folder; in the image it leads nowhere")).collect();
+        listing.odd.extend(astray);
         // It goes along with our own lines in it, whoever else leaves it out.
         listing.entries.remove(IGNORE);
         let mut ignore = std::fs::read_to_string(folder.join(IGNORE)).unwrap_or_default();
