@@ -18,6 +18,7 @@ import math
 import os
 import sys
 import time
+import traceback
 
 BATCH = 32
 #: Timed steps; the first ones warm up.
@@ -51,14 +52,17 @@ def main(argv=None):
         except Trouble as trouble:
             sys.stderr.write(f"{parser.prog}: {trouble}\n")
             return 2
+        except Exception as error:  # noqa: BLE001 - the model's own: where it comes from says more than we could
+            traceback.print_exc()
+            sys.stderr.write(f"{parser.prog}: {arguments.model or 'measuring'} failed: {type(error).__name__}: {error}\n")
+            return 2
     print(text)
     return 0
 
 
 def _describe(arguments):
     torch = _torch()
-    batch = arguments.batch or BATCH
-    module, inputs = _make(torch, arguments.model, batch, arguments.input)
+    module, inputs, batch = _make(torch, arguments.model, arguments.batch or BATCH, arguments.input)
     if arguments.measure:
         layers, extra = _timed(torch, module, inputs)
         extra["matrix_flops"] = _speed()
@@ -87,8 +91,8 @@ def _speed():
 
 
 def _make(torch, spec, batch, shape):
-    """The module and a tuple of inputs for one batch."""
-    made = _call(_function(spec), batch, spec)
+    """The module, a tuple of inputs for one batch, and how many samples that is."""
+    made, told = _call(_function(spec), batch, spec)
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, torch.nn.Module):
         kind = type(module).__name__
@@ -96,9 +100,18 @@ def _make(torch, spec, batch, shape):
         raise Trouble(f"{spec} returned {kind}", hint)
     if shape is not None:
         inputs = torch.zeros(batch, *(int(side) for side in shape.split("x")))
-    if inputs is None:
+    elif inputs is None:
         inputs = _guessed(torch, module, batch, spec)
-    return module, inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    elif not told:
+        # An example of its own length, whatever batch was asked for: `shoal plan` scales what is said of it.
+        batch = _samples(torch, inputs, batch)
+    return module, inputs if isinstance(inputs, (tuple, list)) else (inputs,), batch
+
+
+def _samples(torch, inputs, otherwise):
+    """The first side of the first tensor of an example."""
+    first = next((i for i in (inputs if isinstance(inputs, (tuple, list)) else (inputs,)) if isinstance(i, torch.Tensor)), None)
+    return len(first) if first is not None and first.dim() and len(first) else otherwise
 
 
 def _guessed(torch, module, batch, spec):
@@ -155,6 +168,7 @@ def _close(name, names):
 
 
 def _call(function, batch, spec):
+    """What the function returns, and whether it was told the batch."""
     try:
         needed = [
             p
@@ -166,7 +180,7 @@ def _call(function, batch, spec):
     if len(needed) > 1:
         names = ", ".join(p.name for p in needed)
         raise Trouble(f"{spec} needs arguments: {names}", "name a function that takes none, or only the batch")
-    return function(batch) if needed else function()
+    return function(*[batch] * len(needed)), bool(needed)
 
 
 def _own(module):

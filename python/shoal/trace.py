@@ -6,7 +6,8 @@
 
 Each worker writes a file of its own, with its rank in the name (``trace.rank0.json``), in the Chrome trace format: open it in
 https://ui.perfetto.dev or chrome://tracing. There is a track for every key, with the phases of each of its steps (queue, wire,
-waiting and for whom), and one for every thread that has spans. What happens longest ago makes room when the ring is full.
+waiting and for whom), one for every thread that has spans, and with PyTorch one for what is computed, layer by layer. What
+happens longest ago makes room when the ring is full.
 """
 
 import collections
@@ -39,6 +40,13 @@ class Trace:
         self._path = None
         self._spans = collections.deque(maxlen=ROOM)
         self._lock = threading.Lock()
+        self._watchers = []
+
+    def watched_by(self, watcher):
+        """``watcher.begin()`` and ``watcher.end()`` are called around what is recorded: by front ends that see what is computed."""
+        self._watchers.append(watcher)
+        if self.is_on:
+            watcher.begin()
 
     def __call__(self, path):
         self.start(path)
@@ -55,21 +63,30 @@ class Trace:
         return self._path is not None
 
     def start(self, path):
-        """Record from now on; what was recorded before is forgotten."""
+        """Record from now on. What was being recorded for another file is written to that one first."""
         engine = _api._current()
+        if not os.path.basename(os.fspath(path)):
+            raise ValueError(f"shoal.trace needs the name of a file, such as trace.json, got {os.fspath(path)!r}")
         # A file that cannot be written is found now, and not when the training is over.
         with open(file_of(path, engine.rank), "a"):
             pass
+        self.stop()
         engine.take_timeline()
         self._spans.clear()
         engine.switch_timeline(True)
         self._path, self._rank = path, engine.rank
+        for watcher in self._watchers:
+            watcher.begin()
 
     def stop(self):
         """Stop recording and write the file; its name, or None if nothing was recorded."""
         with self._lock:
             path, self._path = self._path, None
-        if path is None or not _api.is_initialized():
+        if path is None:
+            return None
+        for watcher in self._watchers:
+            watcher.end()
+        if not _api.is_initialized():
             return None
         engine = _api._current()
         engine.switch_timeline(False)
@@ -85,7 +102,12 @@ class Trace:
 
     def _note(self, name, begin, end, details):
         thread = threading.current_thread()
-        self._spans.append((name, begin, end, thread.ident, thread.name, details))
+        self._spans.append((name, begin, end, thread.ident, f"thread {thread.name}", details))
+
+    def note_compute(self, name, begin, end):
+        """Something that a framework computed, on a track of its own: it need not fit into the script's spans."""
+        if self.is_on:
+            self._spans.append((name, begin, end, "compute", "compute", {}))
 
 
 class _Span(contextlib.ContextDecorator):
@@ -120,7 +142,7 @@ def events(rank, rows, spans, lost=0):
         yield {"ph": "M", "pid": rank, "tid": 0, "name": "process_labels", "args": missing}
     tracks = {}
     for ident, name in dict.fromkeys((ident, name) for _, _, _, ident, name, _ in spans):
-        tracks[ident] = f"thread {name}"
+        tracks[ident] = name
     keys = {}
     for row in rows:
         keys.setdefault(row[0], []).append(row)

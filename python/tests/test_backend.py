@@ -296,6 +296,52 @@ def test_batches_and_receiving_from_anyone(gang):
     assert gang.run(3, ANYONE) == [{"anyone": True}] * 3
 
 
+MESH = START + """
+from torch.distributed.device_mesh import init_device_mesh
+start(2)
+# Rows of different lengths, an empty one among them.
+rows = [torch.zeros(k, 2) for k in range(2)]
+dist.all_gather(rows, torch.full((me, 2), 1.0 + me))
+assert rows[1].tolist() == [[2.0, 2.0]], rows
+try:
+    dist.broadcast(torch.zeros(1), src=7)
+except ValueError as error:
+    assert "rank 7" in str(error), error
+# What device meshes are made of: a group by its name. Sharded models of torch stand on them.
+mesh = init_device_mesh("cpu", (2,))
+total = torch.ones(3)
+dist.all_reduce(total, group=mesh.get_group())
+assert (total == 2).all()
+from torch.distributed.tensor import Shard, distribute_tensor
+whole = torch.arange(12.0).reshape(6, 2)
+shards = distribute_tensor(whole, mesh, [Shard(0)])
+assert torch.equal(shards.full_tensor(), whole) and float(shards.sum().full_tensor()) == 66
+from torch.distributed.fsdp import fully_shard
+torch.manual_seed(0)
+model, alone = torch.nn.Linear(6, 4), torch.nn.Linear(6, 4)
+alone.load_state_dict(model.state_dict())
+fully_shard(model, mesh=mesh)
+x = torch.randn(2, 5, 6)
+for net, part in ((model, x[me]), (alone, x.reshape(-1, 6))):
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    net(part).square().mean().backward()
+    optimizer.step()
+for ours, theirs in zip(model.parameters(), alone.parameters()):
+    assert torch.allclose(ours.full_tensor(), theirs, atol=1e-6)
+dist.destroy_process_group()
+tell(mesh=True)
+"""
+
+
+def test_meshes_and_rows_of_different_lengths(gang):
+    """``init_device_mesh``, and what stands on it; and an ``all_gather`` whose outputs differ in size."""
+    pytest.importorskip("torch.distributed.tensor", reason="this PyTorch has no DTensor")
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("this PyTorch has no fully_shard")
+    assert gang.run(2, MESH) == [{"mesh": True}] * 2
+
+
 WAITING = START + """
 start(3)
 if me == 1:

@@ -204,6 +204,12 @@ MODELS = """
         layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
         return layer, torch.zeros(batch, 5, 16)
 
+    def example():
+        return nn.Linear(512, 512), torch.zeros(8, 512)
+
+    def broken():
+        raise ValueError("a mistake of the model's own")
+
     def bare():
         return nn.Sequential(nn.Conv2d(3, 8, 3))
 
@@ -265,6 +271,9 @@ def test_torch_models_are_described(models, capsys):
     assert list(attention)[:4] == [f"self_attn.{name}" for name in first]
     assert attention["linear1"]["rows"] == 20 and attention["self_attn.out_proj.weight"]["kind"] == "other"
     assert described("models_to_describe:bare", "--input", "3x8x8")["layers"][0]["flops"] == 2 * 32 * 8 * 36 * 27
+    # An example is as long as it is, whatever batch was asked for.
+    example = described("models_to_describe:example", "--batch", "16")
+    assert (example["batch"], example["layers"][0]["rows"]) == (8, 8)
     timed = described("models_to_describe:cnn", "--measure", "--batch", "4")
     assert timed["matrix_flops"] > 0
     assert [layer["name"] for layer in timed["layers"]] == ["0", "1.weight", "1.bias", "4"]
@@ -283,6 +292,12 @@ def test_shoal_plan_takes_torch_models(models):
         ("2", "linear", 300),
     ]
     assert "made" in run.stderr
+    # What is said of an example is scaled to the batch that was asked for.
+    run = subprocess.run([*plan, "models_to_describe.py:example"], capture_output=True, text=True)
+    costs = json.loads(run.stdout)["layers"][0]["costs"]
+    assert [cost["sent"] for cost in costs if cost["scheme"] == "factors"] == [4 * (16 + 1) * 1024 * 3]
+    run = subprocess.run([*plan, "models_to_describe.py:broken"], capture_output=True, text=True)
+    assert run.returncode == 1 and "ValueError: a mistake" in run.stderr and "hint" not in run.stderr, run.stderr
     run = subprocess.run([*plan, "models_to_describe.py:mpl"], capture_output=True, text=True)
     assert run.returncode == 1 and "did you mean mlp?" in run.stderr and "reason is above" in run.stderr, run.stderr
 

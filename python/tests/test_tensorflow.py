@@ -114,6 +114,22 @@ def test_a_script_that_ends_before_the_others_is_an_error(gang):
     assert "the end of the script" in said and "shoal.finish()" in said, said
 
 
+def test_what_is_no_optimizer_tape_or_dataset_is_named(tmp_path):
+    script = """
+import json, shoal.tensorflow as st
+def said(call):
+    try:
+        call()
+    except TypeError as error:
+        return str(error)
+wrong = [lambda: st.DistributedOptimizer("sgd"), lambda: st.DistributedGradientTape(3), lambda: st.shard([1, 2])]
+print(json.dumps({"said": [said(call) for call in wrong]}))
+"""
+    optimizer, tape, dataset = alone("-c", script, tmp_path)["said"]
+    assert "an optimizer of Keras" in optimizer and "'sgd'" in optimizer
+    assert "a tf.GradientTape, got 3" in tape and "a tf.data.Dataset, got list" in dataset
+
+
 def test_missing_or_old_tensorflow_is_said_clearly(tmp_path):
     (tmp_path / "tensorflow.py").write_text("__version__ = '2.11.1'")
     script = """

@@ -181,3 +181,23 @@ def test_a_worker_that_gives_up_is_a_dead_one_to_the_others():
     import shoal
 
     assert issubclass(shoal.AbortedError, shoal.DeadRankError)
+
+
+WRONG = MODEL + """
+import json
+shoal.init(distributed=False)
+def said(*args):
+    try:
+        shoal.torch.distribute(*args)
+    except (TypeError, shoal.UsageError) as error:
+        return f"{type(error).__name__}: {error}"
+tell(said=[said(3), said(model, "adam"), said(nn.Linear(3, 3, device="meta"))])
+"""
+
+
+def test_what_cannot_be_distributed_is_said_before_anything_travels(gang):
+    (told,) = gang.run(1, WRONG)
+    module, optimizer, meta = told["said"]
+    assert module == "TypeError: expected a torch.nn.Module, got int"
+    assert optimizer.startswith("TypeError: expected a torch.optim.Optimizer") and optimizer.endswith("got str")
+    assert meta.startswith("UsageError: weight is on the device meta"), meta

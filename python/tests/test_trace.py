@@ -100,3 +100,60 @@ def test_a_file_that_cannot_be_written_is_found_at_the_start(gang):
     """
     for told in gang.run(2, script):
         assert "nowhere/trace.rank" in told["said"] and not told["on"]
+
+
+LAYERS = """
+import torch, shoal.torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+shoal.init()
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = shoal.torch.distribute(model, optimizer, use_sfb=True)
+def step():
+    optimizer.zero_grad()
+    with shoal.trace.span("backward"):
+        model(torch.randn(8, 64)).sum().backward()
+    optimizer.step()
+step()
+with shoal.trace("outer.json"):
+    step()
+    with shoal.trace("inner.json"):
+        step()
+        step()
+step()
+from torch.nn.modules import module
+tell(hooks=len(module._global_forward_hooks))
+"""
+
+
+def test_with_torch_a_track_shows_what_is_computed_layer_by_layer(gang):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    assert gang.run(2, LAYERS) == [{"hooks": 0}] * 2
+    for rank in (0, 1):
+        # A second file while one is under way: the first is written, and both are whole.
+        for name, steps in (("outer", 1), ("inner", 2)):
+            tracks = check(gang.folder / f"{name}.rank{rank}.json", rank)
+            names = [event["name"] for event in tracks["compute"]]
+            one = ["forward torch0.0", "forward torch0.2"]
+            assert [n for n in names if n.startswith("forward")] == one * steps, names
+            backward = [n for n in names if n.startswith("backward")]
+            wanted = [f"backward torch0.{k}.{p}" for k in (0, 2) for p in ("weight", "bias")]
+            assert sorted(backward) == sorted(wanted * steps), names
+            assert names.count("step") == steps and names[-1] == "step", names
+
+
+def test_a_name_that_is_none_is_refused(gang):
+    script = """
+    shoal.init()
+    for name in ("", "/tmp/"):
+        try:
+            shoal.trace(name)
+        except ValueError as error:
+            tell(said=str(error), on=shoal.trace.is_on)
+    """
+    workers = gang.start([script] * 2)
+    for worker in workers:
+        assert worker.end() == 0, worker.err.read_text()
+        assert all("the name of a file" in told["said"] and not told["on"] for told in worker.told()), worker.told()
+        assert len(worker.told()) == 2

@@ -21,6 +21,8 @@ def DistributedOptimizer(optimizer, use_sfb="auto"):
     # Keras 3 applies by `apply`, the one before it by `apply_gradients`. Only this one object changes, not its class:
     # saved models name the class, and shall load where Shoal is not. Set past Keras's own __setattr__, which tracks.
     name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+    if not hasattr(optimizer, name):
+        raise TypeError(f"expected an optimizer of Keras, such as keras.optimizers.SGD(0.1), got {optimizer!r}")
     object.__setattr__(optimizer, "_shoal", Synchroniser(use_sfb))
     object.__setattr__(optimizer, name, _applying(optimizer) if name == "apply" else _applying_pairs(optimizer))
     return optimizer

@@ -16,6 +16,8 @@ class DistributedGradientTape:
 
     def __init__(self, tape=None, use_sfb="auto", name=""):
         self._tape = tf.GradientTape() if tape is None else tape
+        if not hasattr(self._tape, "gradient"):
+            raise TypeError(f"expected a tf.GradientTape, got {tape!r}")
         # Tapes are made anew in each step; what they share is kept under their name.
         key = name, use_sfb
         if key not in self._by_name:

@@ -62,6 +62,8 @@ def _parameters(model, optimizer):
     seen = {id(parameter) for _, parameter in named}
     optimizers = [] if optimizer is None else list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     for o, one in enumerate(optimizers):
+        if not hasattr(one, "param_groups"):
+            raise TypeError(f"expected a torch.optim.Optimizer, or a list of them, got {type(one).__name__}")
         for g, group in enumerate(one.param_groups):
             for k, parameter in enumerate(group["params"]):
                 if id(parameter) not in seen:
@@ -70,6 +72,8 @@ def _parameters(model, optimizer):
     for name, parameter in named:
         if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
             raise UsageError(f"{name} has no shape yet; run one forward before distribute()")
+        if parameter.is_meta:
+            raise UsageError(f"{name} is on the device meta and has no values; make or load it on a real one before distribute()")
         if slot_of(parameter) is not None:
             raise UsageError(f"{name} is distributed already; call distribute() once for each model")
     return named

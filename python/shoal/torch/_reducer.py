@@ -22,6 +22,7 @@ from ._parameter import adopt, raw_grad
 from ._running import RunningStatistics
 from ._slot import Slot
 from ._states import States
+from ._timeline import compute
 from ._weight import take_weight
 
 log = logging.getLogger("shoal")
@@ -111,6 +112,8 @@ class Reducer:
     def before_accumulating(self, slot, gradient):
         """The hook before a gradient is added; None is what backward says where factors were taken instead."""
         slot.nothing_added = gradient is None
+        if gradient is None:
+            compute.backward_reached(slot)
         with self.guard():
             if gradient is not None:
                 self.touched(slot)
@@ -125,6 +128,7 @@ class Reducer:
         """The hook after a gradient was added."""
         if slot.nothing_added or raw_grad(slot.parameter) is None or self.failure is not None:
             return
+        compute.backward_reached(slot)
         with self.guard():
             factored = slot.pair is not None and slot.pair.chosen
             if self.quiet or factored:

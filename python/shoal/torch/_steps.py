@@ -5,7 +5,9 @@ import weakref
 
 import torch.optim.optimizer as _optimizer
 
+from ..trace import trace
 from ._parameter import slot_of
+from ._timeline import compute
 
 log = logging.getLogger("shoal")
 
@@ -20,6 +22,7 @@ def watch():
         _watching = True
         _optimizer.register_optimizer_step_pre_hook(_before_step)
         _optimizer.register_optimizer_step_post_hook(_after_step)
+        trace.watched_by(compute)
 
 
 def reducers_of(optimizer):
@@ -56,6 +59,7 @@ def parameters_changed_hands():
 def _before_step(optimizer, args, kwargs):
     # After the optimizer itself, `args` may hold a closure: then backward is still to come, inside of step().
     has_closure = kwargs.get("closure") is not None or any(callable(arg) for arg in args if arg is not optimizer)
+    compute.step_begins()
     for reducer, slots in reducers_of(optimizer):
         reducer.before_step(optimizer, has_closure, slots)
 
@@ -63,3 +67,4 @@ def _before_step(optimizer, args, kwargs):
 def _after_step(optimizer, args, kwargs):
     for reducer, _ in reducers_of(optimizer):
         reducer.after_step()
+    compute.step_ends()

@@ -40,6 +40,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._members = None if len(ranks) == _api.size() else self._sorted
         self._counts, self._last = {}, {}
         self._counters = Counters(rank, self._ranks, store)
+        self._group_name = self._group_desc = ""
 
     # ---- names and members ------------------------------------------------------------------------------------------
 
@@ -79,6 +80,12 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(
             what, lambda name: _api.broadcast_async(array, source, name, dtype=dtype, members=members)
         )
+
+    def _root(self, rank):
+        """The global rank of one that everybody names."""
+        if not 0 <= rank < len(self._ranks):
+            raise ValueError(f"rank {rank} is none of this group's: it has ranks 0 to {len(self._ranks) - 1}")
+        return self._ranks[rank]
 
     def _place(self, rank):
         """Where a rank of the group has its row: rows are in the order of global ranks."""
@@ -150,19 +157,30 @@ class ProcessGroup(dist.ProcessGroup):
         return self._copy(rows.array(), None, source, members, what), lambda: _put(tensor, rows.row(0))
 
     def broadcast(self, tensors, opts):
-        root = self._ranks[opts.rootRank]
+        root = self._root(opts.rootRank)
         pairs = [self._copy_tensor(t, root, self._members, f"broadcast from {root}") for t in tensors]
         return Work([h for h, _ in pairs], lambda: [then() for _, then in pairs], tensors)
 
     def allgather(self, outputs, inputs, opts=None):
         handles, after = [], []
         for tensors, tensor in zip(outputs, inputs):
+            if len({t.numel() for t in tensors}) > 1:
+                pairs = self._gather_uneven(tensors, tensor)
+                handles += [handle for handle, _ in pairs]
+                after += [then for _, then in pairs]
+                continue
             staged = Staged(tensor)
             rows = Rows(staged.host, self.size())
             rows.fill(self._place(self._me), staged.host)
             handles.append(self._gather(rows.array()))
             after.append(lambda rows=rows, tensors=tensors: self._spread(rows, tensors))
         return Work(handles, lambda: [then() for then in after], [t for tensors in outputs for t in tensors])
+
+    def _gather_uneven(self, tensors, tensor):
+        """Rows of different lengths, which all ranks know from their outputs: a copy from each rank."""
+        _put(tensors[self._me], tensor)
+        names = [(self._ranks[rank], target) for rank, target in enumerate(tensors)]
+        return [self._copy_tensor(target, root, self._members, f"gather from {root}") for root, target in names]
 
     def _spread(self, rows, tensors):
         for rank, tensor in enumerate(tensors):
@@ -276,6 +294,21 @@ class ProcessGroup(dist.ProcessGroup):
 
     def name(self):
         return NAME
+
+    # torch keeps a group's name with the parts it is made of, and this group has none. Meshes of devices ask for it.
+    def _set_group_name(self, name):
+        self._group_name = name
+
+    def _set_group_desc(self, text):
+        self._group_desc = text
+
+    @property
+    def group_name(self):
+        return self._group_name
+
+    @property
+    def group_desc(self):
+        return self._group_desc
 
     def shutdown(self):
         leave, self._leave = self._leave, None
