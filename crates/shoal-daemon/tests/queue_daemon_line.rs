@@ -187,7 +187,7 @@ fn output_comes_from_the_host_with_a_bound_on_what_is_under_way() {
     let mut client = daemon.client();
     submit(&mut client, &sweep("mlp", 1)).unwrap();
     let run = RunId { sweep: "mlp".into(), cell: 0, rep: 0 };
-    let logs = Request::Logs { run: run.clone(), attempt: None, follow: false };
+    let logs = Request::Logs { run: run.clone(), attempt: None, follow: false, rank: 0 };
     assert!(why_refused(client.ask(&logs, &[]).map(|(a, _)| a)).contains("has not started yet"));
     let mut line = scene.host.accept();
     line.hello("boot", 1, vec![], vec![]);

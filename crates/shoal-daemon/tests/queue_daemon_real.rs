@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 fn log_of(daemon: &Daemon, sweep: &str, cell: u32) -> String {
     let run = RunId { sweep: sweep.into(), cell, rep: 0 };
     let mut text = Vec::new();
-    let read = daemon.client().stream(&Request::Logs { run, attempt: None, follow: true }, |_, body| {
+    let read = daemon.client().stream(&Request::Logs { run, attempt: None, follow: true, rank: 0 }, |_, body| {
         text.extend_from_slice(body);
         ControlFlow::Continue(())
     });
@@ -76,7 +76,7 @@ fn a_restarted_daemon_adopts_what_runs() {
 fn log_tail(daemon: &Daemon, sweep: &str) -> bool {
     let run = RunId { sweep: sweep.into(), cell: 0, rep: 0 };
     let mut any = false;
-    let _ = daemon.client().stream(&Request::Logs { run, attempt: None, follow: false }, |_, body| {
+    let _ = daemon.client().stream(&Request::Logs { run, attempt: None, follow: false, rank: 0 }, |_, body| {
         any |= !body.is_empty();
         ControlFlow::Continue(())
     });

@@ -161,7 +161,7 @@ fn time_limits_stops_and_checkpoints() {
     let script = "trap 'echo saved > ckpt; exit 0' USR1; echo ready; while :; do sleep 0.05; done";
     line.start(vec![sh(2, script)]);
     line.wait_alive(&attempt(2, 1));
-    line.say(&ToHost::Log { ask: 1, attempt: attempt(2, 1), from: 0, follow: true });
+    line.say(&ToHost::Log { ask: 1, attempt: attempt(2, 1), from: 0, follow: true, rank: 0 });
     line.wait("ready", |line| line.seen.iter().any(|(_, body)| body.as_slice() == b"ready\n").then_some(()));
     line.say(&ToHost::Stop { attempt: attempt(2, 1), checkpoint_first: true, grace_seconds: 20 });
     let ended = line.end_of(&attempt(2, 1));
@@ -202,7 +202,7 @@ fn logs_are_read_while_they_grow_and_afterwards() {
     line.start(vec![sh(0, &script)]);
     line.wait_alive(&attempt(0, 1));
     assert_eq!(line.log(1, &attempt(0, 1), 0, false).unwrap(), b"one\n", "what is there so far");
-    line.say(&ToHost::Log { ask: 2, attempt: attempt(0, 1), from: 2, follow: true });
+    line.say(&ToHost::Log { ask: 2, attempt: attempt(0, 1), from: 2, follow: true, rank: 0 });
     line.wait("the first piece", |line| line.seen.iter().any(|(_, body)| body.as_slice() == b"e\n").then_some(()));
     fs::write(&go, "").unwrap();
     assert_eq!(line.log_end(2).unwrap(), b"e\ntwo\n");
@@ -217,7 +217,7 @@ fn logs_are_read_while_they_grow_and_afterwards() {
     // One that is cancelled says no more.
     line.start(vec![sh(3, "while :; do echo again; sleep 0.01; done")]);
     line.wait_alive(&attempt(3, 1));
-    line.say(&ToHost::Log { ask: 6, attempt: attempt(3, 1), from: 0, follow: true });
+    line.say(&ToHost::Log { ask: 6, attempt: attempt(3, 1), from: 0, follow: true, rank: 0 });
     line.wait("output", |line| line.seen.iter().any(|(m, _)| matches!(m, FromHost::Log { ask: 6, .. })).then_some(()));
     line.say(&ToHost::CancelLog { ask: 6 });
     line.say(&ToHost::Stop { attempt: attempt(3, 1), checkpoint_first: false, grace_seconds: 1 });

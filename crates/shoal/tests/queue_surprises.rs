@@ -110,6 +110,12 @@ fn a_run_that_asks_its_parent_to_end_is_not_heard() {
 }
 
 #[test]
+fn a_keeper_that_was_stopped_goes_on() {
+    let (_desk, times) = beside("kill -STOP $PPID", |row| row["finished"] == 1);
+    assert_eq!(times, 1);
+}
+
+#[test]
 fn a_stop_may_have_another_grace() {
     let desk = Desk::new();
     let base = format!("BASE={}", desk.work().display());
@@ -135,4 +141,22 @@ fn a_programs_own_run_json_is_among_its_results() {
     assert_eq!(read(&std::path::Path::new(&folder).join("run.json")), "theirs\n");
     let ours: Value = serde_json::from_str(&read(&std::path::Path::new(&folder).join("run.shoal.json"))).expect("JSON");
     assert_eq!(ours["run"], "s:0.0");
+}
+
+/// What went wrong in a gang is often said by another process than the first.
+#[test]
+fn every_process_of_a_gang_can_be_read() {
+    let desk = Desk::new();
+    desk.file(
+        "gang.yaml",
+        "command: [sh, -c, 'echo this is $RANK; [ $RANK = 0 ] || exit 3']\nresources: {ranks: 2, cpus: 0.1}\n",
+    );
+    desk.fails(1, &["sweep", "gang.yaml", "--wait"], &["exit code 3"]);
+    assert_eq!(desk.says(&["logs", "gang:0.0"]), "this is 0\n");
+    assert_eq!(desk.says(&["logs", "gang:0.0", "--rank", "worker1"]), "this is 1\n");
+    desk.fails(1, &["logs", "gang:0.0", "--rank", "worker2"], &["has no process 2: they are 0 to 1"]);
+    desk.fails(2, &["stop", "gang:0.0", "--rank", "worker1"], &["ends as a whole"]);
+    // Nor is a command shown with a hole where the run's folder will be.
+    let shown = desk.says(&["sweep", "--dry-run", "--", "echo", "{run_dir}"]);
+    assert!(shown.contains("echo '{run_dir}'"), "{shown}");
 }

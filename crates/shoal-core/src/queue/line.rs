@@ -61,6 +61,9 @@ pub enum ToHost {
         attempt: Attempt,
         from: u64,
         follow: bool,
+        /// Which process of a gang.
+        #[serde(default, skip_serializing_if = "is_first")]
+        rank: u32,
     },
     CancelLog {
         ask: u64,
@@ -138,4 +141,8 @@ pub enum FromHost {
     },
     Pong,
     Left,
+}
+
+fn is_first(rank: &u32) -> bool {
+    *rank == 0
 }

@@ -45,6 +45,9 @@ pub enum Request {
         run: RunId,
         attempt: Option<u32>,
         follow: bool,
+        /// Which process of a gang.
+        #[serde(default)]
+        rank: u32,
     },
     /// Answered by `Sweeps` with that one whenever it has changed, at most five times a second, and by `Done` when nothing of it waits or runs.
     Wait {

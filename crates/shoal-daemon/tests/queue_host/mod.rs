@@ -309,7 +309,7 @@ impl Line {
 
     /// All output of a run, from byte `from` on.
     pub fn log(&mut self, ask: u64, attempt: &Attempt, from: u64, follow: bool) -> Result<Vec<u8>, String> {
-        self.say(&ToHost::Log { ask, attempt: attempt.clone(), from, follow });
+        self.say(&ToHost::Log { ask, attempt: attempt.clone(), from, follow, rank: 0 });
         self.log_end(ask)
     }
 

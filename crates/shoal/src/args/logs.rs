@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempt: Option<u32>,
 
-    /// Of a detached run: only this rank, byte for byte: master, server0, worker1, ...
+    /// Only this rank, byte for byte: of a detached run master, server0, worker1, ...; of a gang of the queue worker0 (the default), worker1, ...
     #[arg(long, value_name = "RANK")]
     pub rank: Option<Rank>,
 
@@ -44,5 +44,6 @@ Exit codes:
 
 Examples:
   shoal logs -f mlp:17.2
+  shoal logs gang:0.0 --rank worker1
   shoal logs -f 261116-020304-a1b2c3
   shoal logs 261116-020304-a1b2c3 --rank worker1 > worker1.log";

@@ -156,7 +156,7 @@ and SHOAL_SEED, SHOAL_REP, SHOAL_RUN, SHOAL_RUN_DIR in its environment. What it 
 
 Exit codes:
   0  submitted; with --wait: every configuration has its reps
-  1  with --wait: something failed or was stopped, and nothing runs any more
+  1  the queue refused it; with --wait: something failed or was stopped, and nothing runs any more
   2  the command line or the file is wrong
   3  the queue could not be reached or started
   4  with --wait: nothing runs, and what is left cannot start as things are (no host has what it needs, or what it comes after has failed);

@@ -20,6 +20,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     }
     let rest = match row.running {
         0 => "it is empty".to_string(),
+        1 => "1 run goes on there".into(),
         running => format!("{} go on there", count(running.into(), "run")),
     };
     eprintln!(

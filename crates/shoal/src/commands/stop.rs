@@ -23,6 +23,11 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let mut queue = None;
     // All are looked up before any is stopped: a slip in the last must not leave half of it done.
     for word in &args.targets {
+        if args.rank.is_some() && word.contains(':') {
+            return Err(NotBegun::Wrong(format!(
+                "a gang of the queue ends as a whole\n  hint: `shoal stop {word}`, without --rank"
+            )));
+        }
         match if detached_only { Whose::Detached } else { whose(word)? } {
             Whose::Detached => detached.push(word.as_str()),
             Whose::Queued(found) => {

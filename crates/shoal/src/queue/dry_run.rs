@@ -6,6 +6,7 @@ use crate::launch::screen::size;
 use serde_json::{Value as Json, json};
 use shoal_core::queue::event::Seat;
 use shoal_core::queue::sweep::{Config, Sweep, Value};
+use shoal_core::queue::work::RUN_DIR_MARK;
 use shoal_core::queue::{Attempt, RunId, cells, render};
 use shoal_core::quote::join;
 
@@ -72,7 +73,9 @@ fn command_of(sweep: &Sweep) -> Option<String> {
     let attempt = Attempt { run: RunId { sweep: sweep.name.clone(), cell: 0, rep: 0 }, number: 1 };
     let seats = vec![Seat { host: "a".into(), devices: Vec::new(), meet: None }; sweep.wants.ranks.max(1) as usize];
     let start = render::start(sweep, &attempt, &seats, 0, None, true, "/", 0).ok()?;
-    Some(table::cut(&table::flat(&join(&start.argv)), 200))
+    // Only the host knows the folder.
+    let argv: Vec<String> = start.argv.iter().map(|word| word.replace(RUN_DIR_MARK, "{run_dir}")).collect();
+    Some(table::cut(&table::flat(&join(&argv)), 200))
 }
 
 fn shared(sweep: &Sweep, differing: &[String]) -> Config {

@@ -4,7 +4,7 @@
 //! a run of the sweep fails elsewhere with probability p, then p to the power of their number is less than one in ten
 //! thousand. So five will do where all is well elsewhere, and more are needed where failing is common; and where part of a
 //! grid fails, it fails everywhere at the same time. A host on which nothing of the sweep has ever succeeded is kept from it
-//! after as many failures as would stop the sweep, until others have been tried as often.
+//! after as many failures as would stop the sweep, until others have been tried as often; if there are others.
 //!
 //! It is drained when its failures are no chance and nothing else has succeeded on it meanwhile; or when the programs of
 //! three sweeps in a row could not be started there, none of which failed so on another host.
@@ -33,7 +33,7 @@ fn fails_alone(state: &SweepState, host: u32) -> bool {
 pub(in crate::queue) fn is_kept_from(state: &SweepState, host: u32) -> bool {
     let Some(here) = state.tallies.get(&host).filter(|tally| tally.in_a_row > 0) else { return false };
     let limit = state.sweep.rules.stop_after_failures;
-    let never = limit > 0 && here.finished == 0 && here.in_a_row >= limit;
+    let never = limit > 0 && here.finished == 0 && here.in_a_row >= limit && !state.no_choice;
     let undecided = || {
         let others = state.tallies.iter().filter(|(other, _)| **other != host);
         let ended =

@@ -193,17 +193,17 @@ impl Queue {
     fn judge(&mut self, key: u32, host: u32, ending: &Ending) {
         let Some(sweep) = self.sweeps.get(&key) else { return };
         let limit = sweep.sweep.rules.stop_after_failures;
-        if limit == 0 || sweep.tainted < limit || sweep.runs.count(State::Finished) > 0 || sweep.stuck.is_some() {
-            return;
-        }
         let need = Need::of(sweep);
         let fits = |key: u32, host| HostRoom::empty(key, host).pick(&need).is_some();
         let open = self.hosts.iter().filter(|(_, host)| host.shut().is_none() && host.is_among(&sweep.sweep.wants.on));
-        let open = open.filter(|(key, host)| fits(**key, host));
+        let open = open.filter(|(key, host)| fits(**key, host)).take(2).count();
         let failed_on = sweep.tallies.values().filter(|tally| tally.in_a_row > 0).count();
-        if failed_on < open.count().min(2) {
-            return;
+        let too_few = limit == 0 || sweep.tainted < limit || failed_on < open;
+        let goes_on = too_few || sweep.runs.count(State::Finished) > 0 || sweep.stuck.is_some();
+        if let Some(sweep) = self.sweeps.get_mut(&key) {
+            sweep.no_choice = open < 2;
         }
+        let Some(sweep) = self.sweeps.get(&key).filter(|_| !goes_on) else { return };
         let host = self.hosts.get(&host).map_or("a host", |host| host.policy.name.as_str());
         let why = format!("{} different runs failed and none succeeded; the last on {host}: {ending}", sweep.tainted);
         if let Some(sweep) = self.sweeps.get_mut(&key) {

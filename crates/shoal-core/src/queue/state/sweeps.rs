@@ -27,6 +27,8 @@ pub(in crate::queue) struct SweepState {
     pub tainted: u32,
     pub measured: Measured,
     pub outcomes: Outcomes,
+    /// When a run of it failed last, no second host could have taken it: to keep it from the only one would be to wait for ever.
+    pub no_choice: bool,
     /// How it fares on each host.
     pub tallies: BTreeMap<u32, Tally>,
     /// Results of it that wait for their place, by host.
@@ -97,6 +99,7 @@ impl SweepState {
             tainted: 0,
             measured: Measured::default(),
             outcomes: Outcomes::default(),
+            no_choice: false,
             tallies: BTreeMap::new(),
             unplaced: BTreeMap::new(),
             heads: BTreeSet::new(),

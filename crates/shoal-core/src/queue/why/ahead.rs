@@ -1,7 +1,10 @@
 //! Who comes first?
 
+use super::hosts;
 use crate::queue::Moment;
 use crate::queue::plan::gate;
+use crate::queue::plan::place::Asker;
+use crate::queue::plan::room::Need;
 use crate::queue::state::runs::State;
 use crate::queue::state::sweeps::SweepState;
 use crate::queue::state::{Queue, RunKey};
@@ -24,7 +27,9 @@ impl<'q> Ahead<'q> {
                 let before = keys.iter().filter(|other| first || (*user == state.user && **other < key.0));
                 sweeps.extend(before.filter_map(|other| {
                     let other = queue.sweeps.get(other)?;
-                    let open = gate::closed(queue, other, now).is_none();
+                    // Who cannot start is in nobody's way.
+                    let asker = Asker { state: other, need: Need::of(other), avoid: None, ends: None };
+                    let open = gate::closed(queue, other, now).is_none() && hosts::none_would(queue, &asker).is_none();
                     open.then(|| (other, other.runs.count(State::Waiting)))
                 }));
             }

@@ -49,6 +49,16 @@ fn every_cause_has_its_word() {
     }
 }
 
+#[test]
+fn who_can_never_start_is_before_nobody() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.submit(wanting("large", |it| it.wants.cpus_milli = 9000));
+    bench.submit(wanting("s", |_| {}));
+    bench.go();
+    let row = ask(&bench, "s:2.0");
+    assert_eq!(row.code, "hosts_busy", "{}", row.reason);
+}
+
 /// What only people can change is told from what passes by itself.
 #[test]
 fn a_sweep_after_one_that_failed_waits_for_ever() {

@@ -108,7 +108,7 @@ impl Session<'_> {
             return self.say(refused(why, "an administrator can give another token: shoal token add"), &[]);
         }
         let answer = match request {
-            Request::Logs { run, attempt, follow } => return streams::logs(self, run, attempt, follow),
+            Request::Logs { run, attempt, follow, rank } => return streams::logs(self, run, attempt, rank, follow),
             Request::Wait { sweep } => return streams::wait(self, &sweep),
             Request::Lacks { digests } => {
                 let lacks = digests.into_iter().filter(|digest| !self.shared.trees.has(digest)).collect();

@@ -65,12 +65,12 @@ enum Part {
     Gone,
 }
 
-pub fn logs(session: &Session<'_>, run: RunId, number: Option<u32>, follow: bool) -> bool {
+pub fn logs(session: &Session<'_>, run: RunId, number: Option<u32>, rank: u32, follow: bool) -> bool {
     let (mut at, mut attempt, mut away) = (0, None, None::<Instant>);
     let mut stalled = (0, 0);
     loop {
         let (reply, place) = sync_channel(1);
-        let find = Message::FindLog { run: run.clone(), attempt: number.or(attempt), reply };
+        let find = Message::FindLog { run: run.clone(), attempt: number.or(attempt), rank, reply };
         if !session.shared.post(find) {
             return false;
         }
@@ -102,7 +102,7 @@ pub fn logs(session: &Session<'_>, run: RunId, number: Option<u32>, follow: bool
         away = None;
         let reading = session.shared.logs.ask();
         session.shared.logs.on_line(reading.ask, *line);
-        let ask = ToHost::Log { ask: reading.ask, attempt: place.attempt.clone(), from: at, follow };
+        let ask = ToHost::Log { ask: reading.ask, attempt: place.attempt.clone(), from: at, follow, rank };
         let part =
             if outbox.tell(&ask) { read(session, &place, &reading.pieces, follow, &mut at) } else { Part::Again };
         session.shared.logs.done(reading.ask);

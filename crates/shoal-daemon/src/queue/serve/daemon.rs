@@ -84,7 +84,7 @@ impl Daemon {
     fn take(&mut self, message: Message, turn: &mut Turn) {
         match message {
             Message::Asked { by, request, reply } => self.ask(&by, *request, reply, turn),
-            Message::FindLog { run, attempt, reply } => drop(reply.try_send(self.find_log(run, attempt))),
+            Message::FindLog { run, attempt, rank, reply } => drop(reply.try_send(self.find_log(run, attempt, rank))),
             Message::Look { sweep, reply } => {
                 let row = self.queue.sweep_row(&sweep, turn.now).map(|row| (row, self.queue.is_over(&sweep)));
                 let _ = reply.try_send(row);

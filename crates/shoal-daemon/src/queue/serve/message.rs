@@ -26,6 +26,7 @@ pub enum Message {
     FindLog {
         run: RunId,
         attempt: Option<u32>,
+        rank: u32,
         reply: Reply<Result<LogPlace, Answer>>,
     },
     /// How a sweep is doing, and whether nothing of it waits or runs; nothing if there is no such sweep.

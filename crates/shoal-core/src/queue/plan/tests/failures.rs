@@ -97,3 +97,19 @@ fn an_end_of_its_own_clears_a_run() {
     }
     assert_eq!(bench.started(), [("s:0.0#10".into(), "a".into())]);
 }
+
+/// Nobody waits for another host where there is none: retries are used up, and the run has failed.
+#[test]
+fn retries_end_on_the_only_host_there_is() {
+    for hosts in [&[("a", 1)][..], &[("a", 1), ("b", 1)]] {
+        let mut bench = Bench::with(hosts);
+        bench.submit(wanting("s", "ann", 1, |it| it.rules.retries = 9));
+        for number in 1..=10 {
+            let started = bench.started();
+            let [(attempt, host)] = started.as_slice() else { panic!("{hosts:?}: {number}: {started:?}") };
+            assert_eq!(*attempt, format!("s:0.0#{number}"));
+            bench.end(attempt, host, BAD);
+        }
+        assert_eq!(bench.queue.sweep_row("s", 0).map(|row| row.failed), Some(1));
+    }
+}

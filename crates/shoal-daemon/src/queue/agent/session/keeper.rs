@@ -2,8 +2,10 @@
 
 use super::super::link;
 use super::Session;
+use crate::proc;
 use crate::queue::keeper::diary::note;
 use crate::queue::keeper::words::ToKeeper;
+use rustix::process::Signal;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,15 @@ impl Session {
     pub fn tell_keeper(&self, message: &ToKeeper) {
         if let Some(link) = &self.link {
             link.say(message);
+        }
+    }
+
+    /// One that was stopped (SIGSTOP, by one of its runs perhaps) would start nothing and see no end, without a word.
+    pub(super) fn wake_keeper(&self) {
+        let pid = self.keeper_pid.load(Ordering::Relaxed);
+        if let Some(stat) = proc::stat(pid).filter(|stat| self.link.is_some() && stat.state == b'T') {
+            note("agent", format!("the keeper (process {pid}) was stopped; it goes on"));
+            proc::signal(stat.process, Signal::CONT);
         }
     }
 

@@ -227,11 +227,8 @@ impl Session {
             }
             ToHost::Tree { digest, at, last } => self.tree_piece(&digest, at, last, body),
             ToHost::Published { attempt, problem } => self.sent(&attempt, problem),
-            ToHost::Log { ask, attempt, from, follow } => {
-                let names = self.names_of(&attempt);
-                let name =
-                    names.into_iter().find(|name| self.runs.contains_key(name)).unwrap_or_else(|| name(&attempt, 0));
-                self.readers.start(ask, name, from, follow);
+            ToHost::Log { ask, attempt, from, follow, rank } => {
+                self.readers.start(ask, name(&attempt, rank), from, follow);
             }
             ToHost::CancelLog { ask } => self.readers.cancel(ask),
             ToHost::Leave { stop_runs: false } => {

@@ -57,6 +57,7 @@ impl Session {
             self.told_facts = Some(facts.clone());
         }
         self.facts = Some(facts);
+        self.wake_keeper();
     }
 
     pub fn trouble(&mut self, key: &str, attempt: Option<&Attempt>, what: String) {
