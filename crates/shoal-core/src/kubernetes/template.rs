@@ -84,7 +84,7 @@ pub struct Template {
     pub asks_gpus: Option<Place>,
 }
 
-const PLUGIN: &str = "nvidia.com/gpu";
+pub const PLUGIN: &str = "nvidia.com/gpu";
 
 pub fn read(file: &str, text: &str) -> Result<(Template, Vec<Diagnostic>), Diagnostics> {
     let mut reader = Reader::new(file, text);

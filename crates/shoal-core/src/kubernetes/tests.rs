@@ -154,6 +154,9 @@ fn runs_that_cannot_be_meant_are_refused_at_their_place() {
     let shared = "share_save_path: true\nsave_path: /mnt/x\nruns: [{name: a}]";
     assert!(made(TEMPLATE, shared, &Options::default()).is_ok(), "unless asked to");
     let plugin = TEMPLATE.replace("tty: true", "resources: {limits: {nvidia.com/gpu: 1}}");
+    let plan = made(&plugin, "runs: [{name: a}]", &Options::default()).expect("its own way");
+    let asked = summary::of(&plan, "lab");
+    assert!(asked.contains("4 pods and 4 GPUs") && asked.contains("of the device plugin"), "{asked}");
     let error = made(&plugin, TWELVE, &Options::default()).expect_err("both ways");
     assert!(error.contains("device plugin"), "{error}");
 }

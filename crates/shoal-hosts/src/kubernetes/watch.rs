@@ -50,6 +50,15 @@ impl View {
     }
 }
 
+/// What somebody who looks makes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    GoOn,
+    Done,
+    /// Done, if it is still so after this time.
+    DoneAfter(Duration),
+}
+
 enum Change {
     Listed(Vec<Value>),
     Put(Value),
@@ -60,22 +69,22 @@ enum Change {
 
 impl Connection {
     /// Calls `look` with what is there, first when all lists have come (or cannot, the server being away) and then after every change, until
-    /// it gives something or time is over: then `None`.
-    pub fn follow<T>(
+    /// it is done or time is over: then `false`.
+    pub fn follow(
         &self,
         what: &[Followed],
         end: std::time::Instant,
-        mut look: impl FnMut(&View) -> Option<T>,
-    ) -> Result<Option<T>, Failure> {
+        mut look: impl FnMut(&View) -> Look,
+    ) -> Result<bool, Failure> {
         self.block_on(self.following(what, end.into(), &mut look))
     }
 
-    async fn following<T>(
+    async fn following(
         &self,
         what: &[Followed],
         end: Instant,
-        look: &mut impl FnMut(&View) -> Option<T>,
-    ) -> Result<Option<T>, Failure> {
+        look: &mut impl FnMut(&View) -> Look,
+    ) -> Result<bool, Failure> {
         let (send, mut changes) = mpsc::channel(QUEUE);
         let mut view = View { of: vec![BTreeMap::new(); what.len()], complete: false, away: None };
         let mut listed = vec![false; what.len()];
@@ -83,13 +92,15 @@ impl Connection {
         // All of them live on this thread, and end with this call.
         let mut tasks = std::pin::pin!(futures_util::future::join_all(tasks));
         drop(send);
+        let mut steady: Option<Instant> = None;
         loop {
+            let until = steady.map_or(end, |steady| steady.min(end));
             let change = tokio::select! {
                 biased;
-                change = timeout_at(end, changes.recv()) => change,
-                _ = &mut tasks => return Ok(None),
+                change = timeout_at(until, changes.recv()) => change,
+                _ = &mut tasks => return Ok(false),
             };
-            let Ok(Some(first)) = change else { return Ok(None) };
+            let Ok(Some(first)) = change else { return Ok(steady.is_some_and(|steady| steady <= Instant::now())) };
             // What has come at once is looked at once.
             let mut next = Some(first);
             while let Some((at, change)) = next {
@@ -116,10 +127,12 @@ impl Connection {
                 next = changes.try_recv().ok();
             }
             view.complete = listed.iter().all(|listed| *listed);
-            if (view.complete || view.away.is_some())
-                && let Some(found) = look(&view)
-            {
-                return Ok(Some(found));
+            if view.complete || view.away.is_some() {
+                steady = match look(&view) {
+                    Look::GoOn => None,
+                    Look::Done => return Ok(true),
+                    Look::DoneAfter(time) => steady.or(Some(Instant::now() + time)),
+                };
             }
         }
     }

@@ -15,6 +15,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum What {
     Launch(Box<super::k8s_launch::Args>),
+    Doctor(super::k8s_doctor::Args),
     Status(super::k8s_status::Args),
     Destroy(super::k8s_destroy::Args),
 }

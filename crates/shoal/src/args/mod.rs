@@ -15,6 +15,7 @@ pub mod hosts;
 pub mod image;
 pub mod k8s;
 pub mod k8s_destroy;
+pub mod k8s_doctor;
 pub mod k8s_launch;
 pub mod k8s_status;
 pub mod logs;

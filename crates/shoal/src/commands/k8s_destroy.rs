@@ -14,7 +14,7 @@ use shoal_core::kubernetes::meet::There;
 use shoal_core::kubernetes::summary::count;
 use shoal_core::kubernetes::template::Kind;
 use shoal_hosts::kubernetes::request::Selection;
-use shoal_hosts::kubernetes::watch::{Followed, View};
+use shoal_hosts::kubernetes::watch::{Followed, Look, View};
 use shoal_hosts::kubernetes::{Connection, Failure, resource};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -95,12 +95,12 @@ fn wait(connection: &Connection, launch: &str, end: Instant) -> Result<Vec<There
     let looking = |view: &View| {
         screen.away(view.away.as_ref());
         if !view.complete {
-            return None;
+            return Look::GoOn;
         }
         let of = |(at, kind): (usize, Kind)| view.of(at).map(move |object| There { kind, object: object.clone() });
         left = Kind::ALL.into_iter().enumerate().flat_map(of).collect();
         screen.line(format!("still there: {}", inventory(&left)));
-        left.is_empty().then_some(())
+        if left.is_empty() { Look::Done } else { Look::GoOn }
     };
     let outcome = connection.follow(&followed, end, looking);
     screen.end();

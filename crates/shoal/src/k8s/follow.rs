@@ -5,11 +5,11 @@ use serde_json::Value;
 use shoal_core::kubernetes::rows::{self, Goal, Row, Seeing};
 use shoal_core::kubernetes::template::Kind;
 use shoal_hosts::kubernetes::request::Selection;
-use shoal_hosts::kubernetes::watch::{Followed, View};
+use shoal_hosts::kubernetes::watch::{Followed, Look, View};
 use shoal_hosts::kubernetes::{Connection, Failure, resource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The kinds that a launch may have made, then pods, then what controllers could not do.
 fn followed(launch: &str, namespace: &str) -> Vec<Followed> {
@@ -26,6 +26,8 @@ fn followed(launch: &str, namespace: &str) -> Vec<Followed> {
     made.into_iter().chain([refused]).collect()
 }
 
+/// How long something has to be stuck before it is believed: volumes are bound and nodes taken note of within seconds.
+const STEADY: Duration = Duration::from_secs(5);
 const PODS: usize = 3;
 const EVENTS: usize = 4;
 
@@ -40,10 +42,15 @@ fn rows_of(view: &View, names: Option<&[(Kind, &str)]>) -> Vec<Row> {
     rows::rows(&Seeing { made, pods: view.of(PODS).collect(), refused }, names)
 }
 
-/// How they are now.
+/// How they are now; `None` if the server did not say so before `end`.
 pub fn look(connection: &Connection, launch: &str, end: Instant) -> Result<Option<Vec<Row>>, Failure> {
-    let now = |view: &View| view.complete.then(|| rows_of(view, None));
-    connection.follow(&followed(launch, &connection.namespace), end, now)
+    let mut rows = None;
+    let now = |view: &View| {
+        rows = view.complete.then(|| rows_of(view, None));
+        if view.complete { Look::Done } else { Look::GoOn }
+    };
+    connection.follow(&followed(launch, &connection.namespace), end, now)?;
+    Ok(rows)
 }
 
 /// Waits until they are as far as `goal`, until nothing will change any more, or until `end`: how they are then.
@@ -59,11 +66,15 @@ pub fn wait(
     let looking = |view: &View| {
         screen.away(view.away.as_ref());
         if !view.complete {
-            return None;
+            return Look::GoOn;
         }
         last = rows_of(view, Some(names));
         screen.show(&last);
-        rows::is_settled(&last, goal).then_some(())
+        match rows::is_settled(&last, goal) {
+            true if rows::is_reached(&last, goal) => Look::Done,
+            true => Look::DoneAfter(STEADY),
+            false => Look::GoOn,
+        }
     };
     let outcome = connection.follow(&followed(launch, &connection.namespace), end, looking);
     screen.end();

@@ -70,6 +70,9 @@ impl Namespace {
                 "accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": name, "resources": {"requests": size}}},
         ]});
         kubectl.apply(&list.to_string());
+        let claim = format!("persistentvolumeclaim/{CLAIM}");
+        let bound = "--for=jsonpath={.status.phase}=Bound";
+        kubectl.text(&["wait", &claim, bound, "--timeout=60s", "--namespace", name]);
         let example = example("run.bash");
         std::fs::copy(&example, volume.join("code/run.bash")).expect("the example's script");
         let folder = tempfile::tempdir().expect("a folder");
