@@ -1,7 +1,8 @@
 //! What does a launcher do when something happens to a gang? (CORE-1: pure, time is passed in; GANG-1: no rank outlives its gang)
 //!
 //! The gang is over when all workers have finished, at the first failure, or when somebody says so. Then every rank is asked
-//! to end, after the grace it is made to, and whoever cannot be reached any more is given up by name.
+//! to end, after the grace it is made to, and whoever cannot be reached any more is given up by name. Where a master tells the
+//! other workers of a failure, they have a moment before that to say it in their own logs, or to save what they have.
 
 use crate::outcome::Ending;
 use crate::rank::Rank;
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// How long after the master or a server a worker may fail and be the cause.
 pub(crate) const CULPRIT_MS: u64 = 5_000;
+/// How long workers that hear of another's failure may take to end by themselves; at most half of the grace, of which it is a part.
+const WORDS_MS: u64 = 2_000;
 /// Beyond the grace, for words to travel and processes to be swept up.
 const SLACK_MS: u64 = 3_000;
 /// How long ranks may take to be killed before they are given up.
@@ -73,13 +76,17 @@ pub struct Follow {
     interrupted_ms: Option<u64>,
     /// When the master or a server failed, which they do because of a worker: that one's own end says more, and is awaited for a moment.
     helper_failed_ms: Option<u64>,
+    /// When the first worker failed of which a master tells the others.
+    worker_failed_ms: Option<u64>,
 }
 
 impl Follow {
     pub fn new(ranks: impl IntoIterator<Item = (Rank, String)>, grace_ms: u64) -> Follow {
         let member = |(rank, host)| (rank, Member { rank, host, started_ms: None, ended: None });
         let members = ranks.into_iter().map(member).collect();
-        Follow { members, grace_ms, phase: Phase::Running, interrupts: 0, interrupted_ms: None, helper_failed_ms: None }
+        let phase = Phase::Running;
+        let (interrupts, interrupted_ms, helper_failed_ms, worker_failed_ms) = (0, None, None, None);
+        Follow { members, grace_ms, phase, interrupts, interrupted_ms, helper_failed_ms, worker_failed_ms }
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {
@@ -113,12 +120,19 @@ impl Follow {
                 // Master and servers go when a worker has failed, whether they hear of it from us or from each other.
                 let served = !matches!(rank, Rank::Worker(_)) && matches!(ending, Ending::Exited(_));
                 let expected = self.phase != Phase::Running && (served || self.is_done());
+                let heard = self.is_told(&ending);
                 if let Some(member) = self.members.get_mut(&rank).filter(|m| m.ended.is_none()) {
                     // The work is done and all are told to go: a server that hears of it from the master first has not failed.
                     let ending = if expected { Ending::Stopped } else { ending };
-                    failed = ending.is_failure() && matches!(rank, Rank::Worker(_));
-                    if ending.is_failure() && !failed {
-                        self.helper_failed_ms.get_or_insert(now_ms);
+                    match rank {
+                        Rank::Worker(_) if ending.is_failure() && heard => {
+                            self.worker_failed_ms.get_or_insert(now_ms);
+                        }
+                        Rank::Worker(_) => failed = ending.is_failure(),
+                        _ if ending.is_failure() => {
+                            self.helper_failed_ms.get_or_insert(now_ms);
+                        }
+                        _ => {}
                     }
                     member.ended = Some((ending, now_ms, ran_ms));
                 }
@@ -154,6 +168,22 @@ impl Follow {
         workers.all(|m| m.ended.is_some())
     }
 
+    /// Whether the other workers hear of such an end from the master: it was there, and then its connection closed.
+    fn is_told(&self, ending: &Ending) -> bool {
+        let began = matches!(ending, Ending::Exited(_) | Ending::Signaled(_) | Ending::OutOfMemory);
+        began && self.members.contains_key(&Rank::Master)
+    }
+
+    fn all_is_said(&self, now_ms: u64) -> bool {
+        self.worker_failed_ms.is_some_and(|at| now_ms.saturating_sub(at) >= WORDS_MS.min(self.grace_ms / 2))
+    }
+
+    /// What is left of the grace, which began with the failure: all are over as soon as without that moment.
+    fn grace_left(&self, now_ms: u64) -> u64 {
+        let spent = self.worker_failed_ms.filter(|_| self.interrupts == 0).map_or(0, |at| now_ms.saturating_sub(at));
+        self.grace_ms - spent.min(self.grace_ms / 2)
+    }
+
     fn helper_is_to_blame(&self, now_ms: u64) -> bool {
         self.helper_failed_ms.is_some_and(|at| now_ms.saturating_sub(at) >= CULPRIT_MS)
     }
@@ -164,9 +194,15 @@ impl Follow {
             return Vec::new();
         }
         match self.phase {
-            Phase::Running if failed || self.is_done() || self.interrupts > 0 || self.helper_is_to_blame(now_ms) => {
+            Phase::Running
+                if failed
+                    || self.is_done()
+                    || self.interrupts > 0
+                    || self.all_is_said(now_ms)
+                    || self.helper_is_to_blame(now_ms) =>
+            {
                 self.phase = Phase::Stopping { since_ms: now_ms };
-                vec![Do::Stop { grace_ms: self.grace_ms }]
+                vec![Do::Stop { grace_ms: self.grace_left(now_ms) }]
             }
             Phase::Stopping { since_ms } => {
                 let late = now_ms.saturating_sub(since_ms) > self.grace_ms + SLACK_MS;
@@ -235,7 +271,7 @@ mod tests {
     #[test]
     fn the_first_failure_stops_everyone_once() {
         let mut gang = gang();
-        assert_eq!(gang.see(ended(Rank::Worker(1), Ending::Exited(3)), 10), [STOP]);
+        assert_eq!(gang.see(ended(Rank::Worker(1), Ending::NotStarted { why: "no such file".into() }), 10), [STOP]);
         assert_eq!(gang.see(ended(Rank::Worker(0), Ending::Exited(1)), 11), []);
         assert_eq!(gang.see(Seen::Tick, 7_000), []);
         assert_eq!(gang.see(Seen::Tick, 8_100), [Do::Kill]);
@@ -243,6 +279,30 @@ mod tests {
         assert_eq!(gang.phase(), Phase::Over);
         let lost = gang.members().find(|m| m.rank == Rank::Master).and_then(|m| m.ended.clone());
         assert!(matches!(lost, Some((Ending::Lost { .. }, 12_200, _))), "{lost:?}");
+    }
+
+    #[test]
+    fn others_have_a_moment_to_say_whose_failure_they_heard_of() {
+        let mut gang = gang();
+        assert_eq!(gang.see(ended(Rank::Worker(1), Ending::Signaled(9)), 10), []);
+        assert_eq!(gang.see(ended(Rank::Master, Ending::Exited(1)), 20), []);
+        assert_eq!(gang.see(Seen::Tick, 2_000), []);
+        assert_eq!(gang.see(Seen::Tick, 2_010), [Do::Stop { grace_ms: 3_000 }]);
+        let mut quicker = self::gang();
+        assert_eq!(quicker.see(ended(Rank::Worker(1), Ending::Signaled(9)), 10), []);
+        assert_eq!(quicker.see(ended(Rank::Worker(0), Ending::Exited(1)), 300), [Do::Stop { grace_ms: 4_710 }]);
+        let mut asked = self::gang();
+        assert_eq!(asked.see(ended(Rank::Worker(1), Ending::Signaled(9)), 10), []);
+        assert_eq!(asked.see(Seen::Interrupted, 20), [STOP]);
+        let mut brief =
+            Follow::new([(Rank::Master, "a".into()), (Rank::Worker(0), "a".into()), (Rank::Worker(1), "a".into())], 0);
+        assert_eq!(brief.see(ended(Rank::Worker(1), Ending::Signaled(9)), 10), [Do::Stop { grace_ms: 0 }]);
+    }
+
+    #[test]
+    fn without_a_master_nobody_hears_of_it_and_all_end_at_once() {
+        let mut gang = Follow::new([0, 1].map(|k| (Rank::Worker(k), "a".to_string())), 5_000);
+        assert_eq!(gang.see(ended(Rank::Worker(1), Ending::Exited(3)), 10), [STOP]);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Head {
     silence_ms: u64,
     order: Order,
     asked: bool,
+    /// The failure that ends the run, and whether it is a worker's or a host's.
+    failure: Option<(bool, String)>,
 }
 
 struct Member {
@@ -46,7 +48,7 @@ impl Head {
             members.entry(host.clone()).or_insert_with(new).ranks.insert(*rank);
         }
         let follow = Follow::new(ranks.iter().map(|(rank, host)| (*rank, host.clone())), grace_ms);
-        Head { run: run.into(), follow, members, silence_ms, order: Order::GoOn, asked: false }
+        Head { run: run.into(), follow, members, silence_ms, order: Order::GoOn, asked: false, failure: None }
     }
 
     /// All hosts have been heard.
@@ -70,11 +72,19 @@ impl Head {
     }
 
     fn see(&mut self, seen: Seen, why: Option<String>, now_ms: u64) {
+        let worker = !matches!(&seen, Seen::Ended { rank: Rank::Master | Rank::Server(_), .. });
+        if let Some(text) = why {
+            // Master and servers fail because a worker does, and may be heard of first.
+            if self.failure.as_ref().is_none_or(|(of_worker, _)| worker && !of_worker) {
+                self.failure = Some((worker, text));
+            }
+        }
         for action in self.follow.see(seen, now_ms) {
+            let why = self.failure.as_ref().map(|(_, text)| text.clone());
             self.order = match (action, &self.order) {
-                (Do::Stop { grace_ms }, _) => Order::Stop { grace_ms, why: why.clone() },
+                (Do::Stop { grace_ms }, _) => Order::Stop { grace_ms, why },
                 (Do::Kill, Order::Stop { why, .. } | Order::Kill { why }) => Order::Kill { why: why.clone() },
-                (Do::Kill, Order::GoOn) => Order::Kill { why: why.clone() },
+                (Do::Kill, Order::GoOn) => Order::Kill { why },
             };
         }
     }
@@ -183,14 +193,17 @@ mod tests {
         assert!(head.is_up());
         let failed = report("b", &[(Rank::Worker(1), Ending::Exited(3))]);
         head.hear(failed.clone(), 10).unwrap();
-        assert_eq!(why(&head), "worker1 on b: exited with code 3");
         assert_eq!((head.word("b").heard, head.word("c").heard), (1, 0));
-        // The same again changes nothing; others that fail because of it neither.
-        head.hear(failed, 11).unwrap();
-        head.hear(report("c", &[(Rank::Worker(2), Ending::Exited(1))]), 12).unwrap();
+        // The others have a moment to say what they heard.
+        assert_eq!(head.order(), &Order::GoOn);
+        head.ended(Rank::Master, Ending::Exited(1), 1, 11);
+        head.tick(2_010);
         assert_eq!(why(&head), "worker1 on b: exited with code 3");
-        head.ended(Rank::Worker(0), Ending::Exited(1), 1, 13);
-        head.ended(Rank::Master, Ending::Exited(0), 1, 14);
+        // The same again changes nothing; others that fail because of it neither.
+        head.hear(failed, 2_011).unwrap();
+        head.hear(report("c", &[(Rank::Worker(2), Ending::Exited(1))]), 2_012).unwrap();
+        assert_eq!(why(&head), "worker1 on b: exited with code 3");
+        head.ended(Rank::Worker(0), Ending::Exited(1), 1, 2_013);
         assert!(head.is_over());
     }
 
