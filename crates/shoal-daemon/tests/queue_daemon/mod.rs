@@ -140,15 +140,18 @@ impl FakeHost {
         FakeHost { listener, path }
     }
 
-    /// The next agent that the daemon starts, after the daemon's hello.
+    /// The next agent that the daemon starts, after the daemon's hello. One whose daemon was killed before it said that is none.
     pub fn accept(&self) -> FakeLine {
-        let stream = until("an agent", || self.listener.accept().ok()).0;
-        stream.set_nonblocking(false).unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
-        (&stream).write_all(framing::PREAMBLE).unwrap();
-        let mut line = FakeLine { stream };
-        assert!(matches!(line.hear(), ToHost::Hello { version: LINE_VERSION, .. }));
-        line
+        until("an agent that its daemon greets", || {
+            let stream = self.listener.accept().ok()?.0;
+            stream.set_nonblocking(false).unwrap();
+            stream.set_read_timeout(Some(BOUND)).unwrap();
+            (&stream).write_all(framing::PREAMBLE).ok()?;
+            let mut line = FakeLine { stream };
+            let (hello, _) = framing::read_message::<ToHost>(&mut line.stream).ok()??;
+            assert!(matches!(hello, ToHost::Hello { version: LINE_VERSION, .. }), "{hello:?}");
+            Some(line)
+        })
     }
 }
 
