@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             None => agent::main(agent::Args::new(store)),
         },
         ["host", "queue-keeper", "--store", store] => keeper::main(store),
+        ["host", "guard", "--", ..] => keeper::guard::main(std::env::args_os().skip(4).collect()),
         _ => ExitCode::from(2),
     }
 }

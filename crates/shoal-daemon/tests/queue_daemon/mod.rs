@@ -140,21 +140,18 @@ impl FakeHost {
         FakeHost { listener, path }
     }
 
-    /// The next agent that the daemon starts, after the daemon's hello. Lines that ended before it are of a daemon that was killed meanwhile.
+    /// The next agent that the daemon starts, after the daemon's hello. One whose daemon was killed before it said that is none.
     pub fn accept(&self) -> FakeLine {
-        loop {
-            let stream = until("an agent", || self.listener.accept().ok()).0;
+        until("an agent that its daemon greets", || {
+            let stream = self.listener.accept().ok()?.0;
             stream.set_nonblocking(false).unwrap();
             stream.set_read_timeout(Some(BOUND)).unwrap();
-            if (&stream).write_all(framing::PREAMBLE).is_err() {
-                continue;
-            }
+            (&stream).write_all(framing::PREAMBLE).ok()?;
             let mut line = FakeLine { stream };
-            if let Ok(Some((word, _))) = framing::read_message::<ToHost>(&mut line.stream) {
-                assert!(matches!(word, ToHost::Hello { version: LINE_VERSION, .. }));
-                return line;
-            }
-        }
+            let (hello, _) = framing::read_message::<ToHost>(&mut line.stream).ok()??;
+            assert!(matches!(hello, ToHost::Hello { version: LINE_VERSION, .. }), "{hello:?}");
+            Some(line)
+        })
     }
 }
 
