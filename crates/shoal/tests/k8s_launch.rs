@@ -115,6 +115,29 @@ fn nothing_is_overwritten() {
     here.assert_empty();
 }
 
+/// As many as a sweep has: all are there, and all go again. No node takes them, so that only the server has work.
+#[test]
+fn five_hundred_at_once() {
+    let Some(plane) = plane() else { return };
+    let here = Namespace::new(plane, "many");
+    let template = example("multi-seed-template.yaml");
+    let runs = here.write("runs.yaml", "runs: [{name: a, node: nowhere, seeds: 500}]\n");
+    let begun = std::time::Instant::now();
+    let launch = ["launch", "-f", &template, "--runs", &runs, "-y", "--wait", "none", "--json"];
+    let out = here.shoal(&launch).expect(0, &["500 pods"]).json();
+    println!("500 objects applied in {:.1?}", begun.elapsed());
+    assert_eq!((&out["applied"], &out["not_made"]), (&500.into(), &serde_json::json!([])));
+    assert_eq!(here.get("jobs").len(), 500);
+    let begun = std::time::Instant::now();
+    let status = here.shoal(&["status", "-f", &template, "--json"]).expect(0, &[]).json();
+    println!("status of 500 in {:.1?}", begun.elapsed());
+    assert_eq!(status["runs"].as_array().map(Vec::len), Some(500));
+    let begun = std::time::Instant::now();
+    here.shoal(&["destroy", "-f", &template, "-y"]).expect(0, &["500 Jobs", "nothing of launch"]);
+    println!("500 destroyed in {:.1?}", begun.elapsed());
+    here.assert_empty();
+}
+
 /// Somebody deletes a set: launching again makes that one, and no other. Sets of one name never take each other's pods.
 #[test]
 fn a_set_that_somebody_deleted_is_made_anew() {

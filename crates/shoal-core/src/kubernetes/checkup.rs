@@ -82,8 +82,9 @@ fn rights(facts: &Facts) -> Vec<Finding> {
     }
     let each = facts.missing.iter().map(|(verb, group, resource)| {
         let of = if group.is_empty() { String::new() } else { format!(".{group}") };
-        // What is only needed to keep a kind, or to explain more, does not keep Jobs from running.
-        let only_some = *resource == "events" || (*group == "apps" && !["list", "watch"].contains(verb));
+        // What is only needed to keep a kind, to shorten a grace or to explain more does not keep Jobs from running and from being destroyed.
+        let looks = ["list", "watch"].contains(verb);
+        let only_some = *resource == "events" || (!looks && *resource != "jobs");
         let level = if only_some { Level::Yellow } else { Level::Red };
         let hint = "ask whoever runs the cluster for a role in the namespace that has it";
         finding("rights", level, format!("you may not {verb} {resource}{of}"), Some(hint))
@@ -138,7 +139,7 @@ fn of_claim(name: &str, claim: &Value) -> Finding {
             let size = claim["status"]["capacity"]["storage"].as_str().unwrap_or("unknown size");
             finding("volume", Level::Green, format!("`{name}` is bound ({size})"), None)
         }
-        Some(phase) if phase == "Lost" => {
+        Some("Lost") => {
             finding("volume", Level::Red, format!("`{name}` has lost its volume"), Some("ask whoever runs the cluster"))
         }
         _ => {
