@@ -172,7 +172,14 @@ fn fleets() -> impl Strategy<Value = Fleet> {
                 workers: workers.iter().map(name).collect(),
             };
             let prepare = Prepare { virtualenv, conda: None, modules, setup };
-            Fleet { name: "lab-1".into(), environment: Environment { prepare, env }, shared, placement, hosts }
+            Fleet {
+                name: "lab-1".into(),
+                environment: Environment { prepare, env },
+                shared,
+                placement,
+                hosts,
+                pools: Vec::new(),
+            }
         },
     )
 }

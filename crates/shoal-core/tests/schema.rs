@@ -5,7 +5,7 @@ mod json_schema;
 use json_schema::{accepts, names, sorted};
 use serde_json::json;
 use shoal_core::fleet::schema::native_json_schema;
-use shoal_core::fleet::{self, native};
+use shoal_core::fleet::{self, native, native_pool};
 
 #[test]
 fn schema_and_reader_agree() {
@@ -28,6 +28,18 @@ fn schema_and_reader_agree() {
             true,
         ),
         (json!({"hosts": ["a"], "queue": {"hosts": {"a": {"slot": 2}}}}), false),
+        (
+            json!({"pools": [{"name": "p", "slots": 2, "kubernetes": {"image": "i", "volumes": [{"claim": "c", "at": "/mnt", "here": "/hot"}]}}]}),
+            true,
+        ),
+        (
+            json!({"pools": [{"name": "p", "slots": 2, "memory": "1GiB", "groups": ["g"], "kubernetes": {"image": "i", "context": "c",
+                "namespace": "n", "volumes": [{"claim": "c", "at": "/mnt", "here": "/hot"}], "labels": {"a": "b"}, "nodes": ["n1"],
+                "tolerations": [{"key": "k", "operator": "Exists"}], "gpus": {"share": "pinned", "count": 8, "runs": 4}}}]}),
+            true,
+        ),
+        (json!({"pools": [{"name": "p", "slots": 2}]}), false),
+        (json!({"pools": [{"name": "p", "slots": 2, "kubernetes": {"image": "i", "volumes": []}}]}), false),
         (json!({"hosts": []}), false),
         (json!({}), false),
         (json!({"hosts": "a"}), false),
@@ -54,6 +66,13 @@ fn the_schema_has_the_fields_of_the_reader() {
     assert_eq!(names(&top["defaults"]), sorted(&native::DEFAULTS_FIELDS));
     assert_eq!(names(&top["hosts"]["items"]["oneOf"][1]), sorted(&native::HOST_FIELDS));
     assert_eq!(names(&top["defaults"]["properties"]["slots"]["oneOf"][1]), sorted(&native::SLOTS_FIELDS));
+    let pool = &top["pools"]["items"];
+    let kubernetes = &pool["properties"]["kubernetes"];
+    assert_eq!(names(pool), sorted(&native_pool::POOL_FIELDS));
+    assert_eq!(names(kubernetes), sorted(&native_pool::KUBERNETES_FIELDS));
+    assert_eq!(names(&kubernetes["properties"]["volumes"]["items"]), sorted(&native_pool::VOLUME_FIELDS));
+    assert_eq!(names(&kubernetes["properties"]["tolerations"]["items"]), sorted(&native_pool::TOLERATION_FIELDS));
+    assert_eq!(names(&kubernetes["properties"]["gpus"]), sorted(&native_pool::GPUS_FIELDS));
     assert_eq!(names(&top["queue"]), sorted(&fleet::queue::QUEUE_FIELDS));
     let of_hosts = &top["queue"]["properties"]["hosts"]["additionalProperties"];
     assert_eq!(names(of_hosts), sorted(&fleet::queue::QUEUE_HOST_FIELDS));

@@ -9,7 +9,9 @@ pub fn to_native_yaml(fleet: &Fleet) -> String {
     let mut out = format!("name: {}\n", word(&fleet.name));
     let defaults = Defaults::of(fleet);
     out.push_str(&defaults.written());
-    out.push_str("hosts:\n");
+    if !fleet.hosts.is_empty() {
+        out.push_str("hosts:\n");
+    }
     let mut hosts = fleet.hosts.as_slice();
     while let Some(first) = hosts.first() {
         let alike = hosts.iter().take_while(|host| differs_by_name_only(first, host)).count();
@@ -19,6 +21,7 @@ pub fn to_native_yaml(fleet: &Fleet) -> String {
         }
         hosts = rest;
     }
+    write_pools(&mut out, fleet);
     write_environment(&mut out, fleet);
     if let Some(shared) = &fleet.shared {
         let _ = writeln!(out, "shared: {}", word(shared));
@@ -34,6 +37,23 @@ pub fn to_native_yaml(fleet: &Fleet) -> String {
         }
     }
     out
+}
+
+/// Their fields are those of the file, but for sizes.
+fn write_pools(out: &mut String, fleet: &Fleet) {
+    let written = fleet.pools.iter().map(|pool| {
+        let mut value = serde_json::to_value(pool).unwrap_or_default();
+        if let Some(fields) = value.as_object_mut()
+            && let Some(bytes) = fields.remove("memory_bytes")
+        {
+            fields.insert("memory".into(), bytes);
+        }
+        value
+    });
+    let pools: Vec<serde_json::Value> = written.collect();
+    if !pools.is_empty() {
+        out.push_str(&crate::kubernetes::emit::yaml(&serde_json::json!({ "pools": pools })));
+    }
 }
 
 /// Whether two hosts can share an entry. One with an address of its own always stands alone.

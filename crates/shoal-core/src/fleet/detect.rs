@@ -33,7 +33,7 @@ pub fn form(file: &str, text: &str) -> Form {
     match (ray, poseidon) {
         (true, _) => Form::Ray,
         (false, true) => Form::Poseidon,
-        (false, false) if looks_like_json && !text.contains("hosts") => Form::Poseidon,
+        (false, false) if looks_like_json && !text.contains("hosts") && !text.contains("pools") => Form::Poseidon,
         (false, false) => Form::Native,
     }
 }

@@ -5,6 +5,8 @@ mod cross_check;
 pub mod detect;
 pub mod native;
 mod native_host;
+pub mod native_pool;
+pub mod pool;
 pub mod poseidon;
 pub mod queue;
 pub mod range;
@@ -29,6 +31,8 @@ pub struct Fleet {
     /// A folder that all hosts see under this path; commands run there unless told otherwise.
     pub shared: Option<String>,
     pub placement: Placement,
+    /// Parts of Kubernetes clusters, for the queue alone: there is nowhere to log in. Names are unique among hosts and pools.
+    pub pools: Vec<pool::Pool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,6 +135,7 @@ impl Fleet {
             environment: Environment::default(),
             shared: None,
             placement: Placement::default(),
+            pools: Vec::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use super::cross_check;
 use super::native_host::{self, Defaults, Entry};
 use super::range::MOST_HOSTS;
 use super::target::is_placeholder;
-use super::{Environment, Fleet, Host, Placement, detect};
+use super::{Environment, Fleet, Host, Placement, detect, native_pool};
 use crate::document::node::{Node, Value};
 use crate::document::reader::{Fields, Reader};
 use crate::document::yaml;
@@ -24,8 +24,8 @@ use crate::variables;
 
 pub use super::native_host::{DEFAULTS_FIELDS, HOST_FIELDS, SLOTS_FIELDS};
 
-pub const FIELDS: [&str; 9] =
-    ["name", "hosts", "defaults", "environment", "shared", "master", "servers", "workers", "queue"];
+pub const FIELDS: [&str; 10] =
+    ["name", "hosts", "pools", "defaults", "environment", "shared", "master", "servers", "workers", "queue"];
 pub const ENVIRONMENT_FIELDS: [&str; 5] = ["virtualenv", "conda", "modules", "setup", "env"];
 
 /// As many as the engine can number.
@@ -42,15 +42,20 @@ pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Flee
     let (hosts, complete) = cross_check::hosts(reader, entries);
     // A name that is missing only because its own entry is wrong is not worth a second message.
     let placement = if complete { read_placement(reader, fields, &hosts) } else { Placement::default() };
+    let pools = fields.get("pools").map(|node| native_pool::read(reader, node, &hosts)).unwrap_or_default();
     if let Some(node) = fields.get("queue").filter(|_| complete) {
         // What it means is for `shoal serve` to ask; that it is right is for everybody to know.
         super::queue::read(reader, node, &hosts);
     }
-    Some(Fleet { name: name?, hosts, environment, shared, placement })
+    Some(Fleet { name: name?, hosts, environment, shared, placement, pools })
 }
 
 fn read_hosts(reader: &mut Reader, fields: Fields, defaults: &Defaults) -> Vec<Option<Entry>> {
     let Some(node) = fields.get("hosts") else {
+        // A queue may have pools alone.
+        if fields.get("pools").is_some() {
+            return Vec::new();
+        }
         if !fields.has_misspelt("hosts", &FIELDS) {
             let missing = reader.at(fields.at, "the file has no `hosts`");
             reader.report(missing.expected("a list of hosts").help("add for example `hosts: [node01, node02]`"));

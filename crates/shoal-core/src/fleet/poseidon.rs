@@ -70,6 +70,7 @@ pub(super) fn read(reader: &mut Reader, name: String, text: &str) -> Option<Flee
         environment: Environment { prepare, ..Environment::default() },
         shared: None,
         placement: Placement { master: Some(master), servers, workers },
+        pools: Vec::new(),
     })
 }
 

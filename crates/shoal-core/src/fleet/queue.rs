@@ -66,7 +66,8 @@ pub fn policies(
         jumped: jumped(host),
         ..policy(&section, host)
     };
-    Ok(hosts.map(whole).collect())
+    let lost_after = section.lost_after_seconds.unwrap_or(LOST_AFTER_SECONDS);
+    Ok(hosts.map(whole).chain(fleet.pools.iter().map(|pool| pool.policy(lost_after, file))).collect())
 }
 
 fn section(file: &str, text: &str, fleet: &Fleet) -> Result<Section, Diagnostics> {

@@ -15,7 +15,7 @@ pub fn native_json_schema() -> Value {
         "description": "The machines to train on, and what commands find there.",
         "type": "object",
         "additionalProperties": false,
-        "required": ["hosts"],
+        "anyOf": [{"required": ["hosts"]}, {"required": ["pools"]}],
         "properties": {
             "name": text("The fleet's name; without it, the file's."),
             "hosts": {
@@ -26,6 +26,11 @@ pub fn native_json_schema() -> Value {
                     text("A host or a range of hosts: node01, user@node[01-16].lab:22, 10.0.0.[1-4,9]. localhost is this machine."),
                     host(),
                 ]},
+            },
+            "pools": {
+                "description": "Parts of Kubernetes clusters, for `shoal serve` alone: they take runs of the queue beside hosts.",
+                "type": "array",
+                "items": pool(),
             },
             "defaults": {
                 "description": "Settings for all hosts that do not have their own.",
@@ -110,6 +115,84 @@ fn queue() -> Value {
                     },
                 },
             },
+        },
+    })
+}
+
+fn pool() -> Value {
+    let size = json!({"type": ["string", "integer"], "description": "A size such as 64GiB."});
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name", "slots", "kubernetes"],
+        "properties": {
+            "name": text("What people call it: lower-case letters, digits and `-`."),
+            "groups": texts("Names to choose it by."),
+            "slots": number(1),
+            "cpus": number(1),
+            "memory": size,
+            "kubernetes": {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["image", "volumes"],
+                "properties": {
+                    "context": text("Of the kubeconfig; without it, the one that it has chosen."),
+                    "namespace": text("Without it, the context's."),
+                    "image": text("What runs start in."),
+                    "pull_secrets": texts("Secrets of the namespace to pull it with."),
+                    "volumes": {"description": "Persistent volume claims.", "type": "array", "minItems": 1, "items": volume()},
+                    "nodes": texts("Only on these, by kubernetes.io/hostname."),
+                    "labels": {
+                        "description": "Only on nodes with these.",
+                        "type": "object",
+                        "additionalProperties": {"type": ["string", "number", "boolean"]},
+                    },
+                    "tolerations": {"type": "array", "items": toleration()},
+                    "gpus": gpus(),
+                },
+            },
+        },
+    })
+}
+
+fn volume() -> Value {
+    let absolute = |what: &str| json!({"description": what, "type": "string", "pattern": "^/"});
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["claim", "at"],
+        "properties": {
+            "claim": text("Its name."),
+            "at": absolute("Where pods find it."),
+            "here": absolute("Where the queue's machine sees the same files; one volume needs it."),
+        },
+    })
+}
+
+fn toleration() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "key": {"type": ["string", "number", "boolean"]},
+            "operator": {"enum": ["Equal", "Exists"]},
+            "value": {"type": ["string", "number", "boolean"]},
+            "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+        },
+    })
+}
+
+fn gpus() -> Value {
+    json!({
+        "description": "How its runs share GPUs.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["count"],
+        "properties": {
+            "share": {"enum": ["whole", "pinned", "slices", "mps"]},
+            "count": number(1),
+            "runs": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "On one GPU at once, at most."},
+            "resource": text("What the device plugin calls them: nvidia.com/gpu."),
         },
     })
 }

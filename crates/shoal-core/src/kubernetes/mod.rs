@@ -10,6 +10,7 @@ pub mod meet;
 pub mod names;
 pub mod place;
 pub mod plan;
+pub mod pool;
 pub mod rows;
 pub mod runs;
 pub mod save_path;

@@ -70,6 +70,8 @@ pub enum Reached {
     Here,
     /// Over ssh, as this text of a fleet file says of a host of this name.
     Ssh { fleet: String, base: String },
+    /// Through an agent of this machine, which has runs done by the Kubernetes cluster that this text (JSON) describes.
+    Pool { pool: String, base: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, Subcommand};
 use shoal_core::rank::Rank;
+use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -59,7 +60,12 @@ pub enum Part {
         /// As a service: calls the daemon (shoal://host:port#fingerprint) with the token in SHOAL_QUEUE_TOKEN, again and again.
         #[arg(long, value_name = "QUEUE", conflicts_with = "store")]
         connect: Option<String>,
+        /// As the agent of a part of a Kubernetes cluster: what that is, in JSON.
+        #[arg(long, value_name = "JSON", requires = "store")]
+        pool: Option<String>,
     },
+    /// Waits for a run that a pool does: passes on what it prints, and ends as it does.
+    Pod { notes: PathBuf },
     /// Owns a queue's runs on this host; goes on in a process of its own.
     QueueKeeper {
         #[arg(long)]

@@ -121,6 +121,10 @@ pub struct Args {
     #[arg(long, requires = "dry_run")]
     pub all: bool,
 
+    /// With --dry-run: the Jobs that the pools of this fleet file would run it as, in YAML.
+    #[arg(long, value_name = "FLEET", requires = "dry_run", conflicts_with = "json")]
+    pub pool: Option<PathBuf>,
+
     /// Stay until everything is done. Ctrl-C leaves the sweep running.
     #[arg(short = 'w', long)]
     pub wait: bool,

@@ -89,7 +89,11 @@ pub(crate) fn as_json(fleet: &Fleet) -> serde_json::Value {
         json!({ "name": host.name, "address": host.address, "user": user, "port": port, "jump": jump,
                 "groups": host.groups, "slots": host.slots.ranks })
     });
-    json!({ "name": fleet.name, "hosts": hosts.collect::<Vec<_>>() })
+    let mut all = json!({ "name": fleet.name, "hosts": hosts.collect::<Vec<_>>() });
+    if !fleet.pools.is_empty() {
+        all["pools"] = serde_json::to_value(&fleet.pools).unwrap_or_default();
+    }
+    all
 }
 
 pub(crate) fn table(fleet: &Fleet) -> String {
@@ -111,6 +115,19 @@ pub(crate) fn table(fleet: &Fleet) -> String {
         );
         out.push_str(line.trim_end());
         out.push('\n');
+    }
+    for pool in &fleet.pools {
+        let kubernetes = &pool.kubernetes;
+        let context = kubernetes.context.as_deref().unwrap_or("(current)");
+        let namespace = kubernetes.namespace.as_deref().unwrap_or("(the context's)");
+        let gpus = kubernetes.gpus.as_ref().map_or_else(String::new, |gpus| {
+            format!(", {} GPUs, {}, {} runs on each", pool.devices().len(), gpus.share.word(), gpus.runs)
+        });
+        let (name, slots) = (&pool.name, pool.slots);
+        out.push_str(&format!(
+            "pool {name}: {slots} runs at once, context {context}, namespace {namespace}, image {}{gpus}\n",
+            kubernetes.image
+        ));
     }
     out
 }

@@ -17,6 +17,8 @@ pub fn run(args: Args) -> ExitCode {
         Part::Probe => crate::on_host::probe::main(),
         Part::Peer => crate::on_host::peer::main(),
         Part::Agent { connect: Some(queue), .. } => crate::queue::call::main(&queue),
+        Part::Agent { store: Some(store), pool: Some(pool), .. } => crate::queue::pool::agent(&store, &pool),
+        Part::Pod { notes } => crate::on_host::pod::main(&notes),
         Part::Agent { store, .. } => queue::agent::main(queue::agent::Args::new(&store.unwrap_or_default())),
         Part::QueueKeeper { store } => queue::keeper::main(&store),
         Part::Guard { words } => queue::keeper::guard::main(words),

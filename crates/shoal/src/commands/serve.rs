@@ -100,7 +100,7 @@ fn policies(file: &Path) -> Result<Vec<HostPolicy>, NotBegun> {
     let found = queue::policies(&file.display().to_string(), &text, &fleet, write_way);
     let policies = found.map_err(|errors| NotBegun::Wrong(errors.to_string()))?;
     if policies.is_empty() {
-        return Err(NotBegun::Wrong(format!("{} has no host with slots", file.display())));
+        return Err(NotBegun::Wrong(format!("{} has no host with slots, and no pool", file.display())));
     }
     Ok(policies)
 }

@@ -1,5 +1,6 @@
 //! Submits a sweep: from a command line to configurations, from folders to trees, from both to an acknowledgement (QUEUE-1).
 
+use super::fleet_file;
 use super::run::NotBegun;
 use crate::args::sweep::Args;
 use crate::exit::Exit;
@@ -7,8 +8,9 @@ use crate::launch::screen;
 use crate::queue::connect::{Queue, Start};
 use crate::queue::draft::{self, Asked};
 use crate::queue::dry_run::{self, count};
-use crate::queue::{inherit, length, provenance, table, trees, wait};
+use crate::queue::{inherit, length, pool, provenance, table, trees, wait};
 use serde_json::json;
+use shoal_core::fleet::pool::Pool;
 use shoal_core::queue::cells;
 use shoal_core::queue::read::{Draft, Submission};
 use shoal_core::queue::request::{Answer, Request};
@@ -35,6 +37,10 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             provenance: Provenance::default(),
         };
         let sweep = draft.into_sweep(add);
+        if let Some(file) = &args.pool {
+            crate::say::out(on_pools(&sweep, file)?);
+            return Ok(Exit::Success.into());
+        }
         match args.json {
             true => crate::say::line(dry_run::json(&sweep, &planned)),
             false => crate::say::out(dry_run::text(&sweep, &planned, args.all, table::width())),
@@ -58,6 +64,22 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     say(args, &submit(&mut queue, sweep)?);
     drop(queue);
     if args.wait { wait::wait(&name, args.json) } else { Ok(Exit::Success.into()) }
+}
+
+/// As Jobs, on all pools that it may run on.
+fn on_pools(sweep: &Sweep, file: &Path) -> Result<String, NotBegun> {
+    let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
+    let on = &sweep.wants.on;
+    let is_meant =
+        |pool: &&Pool| on.is_empty() || on.iter().any(|name| pool.name == *name || pool.groups.contains(name));
+    let pools: Vec<&Pool> = fleet.pools.iter().filter(is_meant).collect();
+    if pools.is_empty() {
+        let why = if fleet.pools.is_empty() { "no pools" } else { "no pool that the sweep may run on" };
+        return Err(NotBegun::Wrong(format!("{} has {why}", file.display())));
+    }
+    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let texts = pools.iter().map(|pool| pool::dry_run::yaml(sweep, pool, user, group));
+    texts.collect::<Result<String, String>>().map_err(NotBegun::Wrong)
 }
 
 /// A folder that only the hosts have is fine; one that nobody has keeps results waiting, which is better said now.

@@ -8,6 +8,7 @@
 //! | `bounded` | how does something that hangs not hang us |
 //! | `peer` | how is it told whom to dial, and how does it answer |
 //! | `listen`, `dial` | the two ends of a measurement |
+//! | `pod` | how is a run of a pool waited for |
 //! | `files` | how are files taken and given |
 //! | `setup` | how is this host set up as a node of a cluster |
 
@@ -18,6 +19,7 @@ mod gpus;
 mod items;
 mod listen;
 pub mod peer;
+pub mod pod;
 pub mod probe;
 mod python;
 pub mod setup;

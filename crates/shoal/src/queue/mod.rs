@@ -14,6 +14,7 @@
 //! | `ps`, `logs` | the queue's side of verbs that know other runs too |
 //! | `lists`, `table`, `times` | how do lists, tables and times look |
 //! | `reach`, `call` | how does the daemon get to the agents of other machines; how do agents get to it |
+//! | `pool/` | how are runs done by a Kubernetes cluster |
 //! | `unit` | what does systemd have to know |
 
 pub mod amounts;
@@ -26,6 +27,7 @@ pub mod inherit;
 pub mod length;
 pub mod lists;
 pub mod logs;
+pub mod pool;
 pub mod provenance;
 pub mod ps;
 pub mod reach;

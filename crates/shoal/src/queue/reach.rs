@@ -1,5 +1,6 @@
 //! How does the daemon get to the agent of another machine? Over the system's ssh, with our program put there if it is missing.
 
+use super::pool;
 use crate::commands::run::{NotBegun, parcel_for};
 use crate::later::launched::Launched;
 use crate::launch::program;
@@ -43,6 +44,10 @@ impl Default for Ssh {
 
 impl Reacher for Ssh {
     fn open(&self, policy: &HostPolicy, store: &str) -> Result<LineStream, String> {
+        if let Some(Reached::Pool { pool, .. }) = &policy.reach {
+            let process = pool::start(policy, pool, store)?;
+            return line(process).map_err(|e| format!("no line to {}: {e}", policy.name));
+        }
         let Some(Reached::Ssh { fleet: text, base }) = &policy.reach else {
             return Err(format!("{} is not reached over ssh", policy.name));
         };

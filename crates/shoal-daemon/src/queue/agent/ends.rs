@@ -3,6 +3,7 @@
 
 use super::look::{self, Looked};
 use super::note::{Note, name};
+use super::pods;
 use super::publish::Problem;
 use super::session::{Known, Publishing, Session};
 use super::shelf::Where;
@@ -69,7 +70,11 @@ impl Session {
         }
     }
 
-    fn over(&mut self, over: Over) {
+    fn over(&mut self, mut over: Over) {
+        if self.pool.is_some() {
+            pods::settle(&self.folder, &mut over);
+            self.no_more_trouble(&format!("pod: {}", over.name));
+        }
         if !self.greeted {
             self.heard_of.insert(over.name.clone());
         }
@@ -256,6 +261,9 @@ impl Session {
         let Some(Known::Told(ended)) = self.runs.remove(name) else { return };
         if ended.ending.success() {
             self.rubbish.push(self.folder.work().join(name));
+        }
+        if self.pool.is_some() {
+            self.rubbish.push(pods::notes(&self.folder, name));
         }
         if let Some(ranks) = self.gangs.get_mut(&ended.attempt) {
             ranks.remove(&ended.rank);

@@ -20,6 +20,7 @@
 //! | `logs`, `shelf` | how somebody reads output; where it is |
 //! | `net` | how others reach it, and where gangs meet |
 //! | `facts`, `people`, `gpus`, `nvml` | what this machine is like, and who uses it |
+//! | `pods` | how a Kubernetes cluster does what this machine would |
 //! | `note` | what comes back with a run |
 //! | `link`, `outbox`, `lock`, `pool` | the way to the keeper, the way to the daemon, one agent a store, helpers |
 
@@ -43,6 +44,7 @@ mod outbox;
 mod packages;
 mod people;
 mod placing;
+pub mod pods;
 mod pool;
 mod prune;
 mod publish;
@@ -67,13 +69,14 @@ use super::keeper::words::FromKeeper;
 use crate::queue::keeper::diary::note;
 use crate::signals;
 use session::Session;
+use shoal_core::fleet::pool::Pool;
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::{LINE_VERSION, ToHost};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Things that may be due in the loop; whoever brings more waits.
@@ -93,15 +96,17 @@ enum Event {
     /// What the host has of trees and environments.
     Measured(Box<store::Found>),
     Facts(Box<HostFacts>),
+    Pods(pods::Word),
     /// Somebody newer is there, or the machine goes down.
     Signal,
 }
 
 /// What an agent is started with.
-#[derive(Debug, Clone)]
 pub struct Args {
     pub store: String,
     pub keeper: KeeperStart,
+    /// Of a pool, and not of this machine.
+    pub pods: Option<pods::Pods>,
 }
 
 impl Args {
@@ -109,7 +114,7 @@ impl Args {
     pub fn new(store: &str) -> Args {
         let program = std::env::current_exe().unwrap_or_else(|_| "shoal".into());
         let args = ["host", "queue-keeper", "--store", store].map(Into::into).into();
-        Args { store: store.into(), keeper: KeeperStart { program, args } }
+        Args { store: store.into(), keeper: KeeperStart { program, args }, pods: None }
     }
 }
 
@@ -122,6 +127,9 @@ pub enum End {
     Left,
 }
 
+/// What is said of a pool's runs, for whoever takes it first.
+type Words = Mutex<Option<Receiver<pods::Word>>>;
+
 /// The one agent of a store on this host. Lines may come one after the other (a service that dials again).
 pub struct Host {
     folder: Folder,
@@ -129,6 +137,8 @@ pub struct Host {
     store: String,
     asked: Asked,
     net: std::sync::Arc<net::Net>,
+    /// The pool whose agent this is, and what is said of it, for the first line.
+    pool: Option<(Pool, Words)>,
     _lock: lock::Lock,
 }
 
@@ -177,8 +187,21 @@ impl Host {
         let folder = Folder::open(&args.store)?;
         let lock = lock::take(&folder.agent_lock())?;
         let net = std::sync::Arc::new(net::Net::of_login());
-        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, net, _lock: lock })
+        let pool = args.pods.map(|pods| begin(pods, &folder)).transpose()?;
+        Ok(Host { folder, keeper: args.keeper, store: args.store, asked, net, pool, _lock: lock })
     }
+}
+
+/// From here on somebody speaks with the cluster.
+fn begin(pods: pods::Pods, folder: &Folder) -> Result<(Pool, Words), String> {
+    let (tell, words) = channel();
+    let (beside, root) = (pods.beside, folder.root().to_path_buf());
+    let run = move || beside(root, tell);
+    std::thread::Builder::new()
+        .name("pods".into())
+        .spawn(run)
+        .map_err(|e| format!("no thread could be started: {e}"))?;
+    Ok((pods.pool, Mutex::new(Some(words))))
 }
 
 impl Host {

@@ -2,6 +2,7 @@
 
 use super::note::{Note, name};
 use super::packages::{self, Question};
+use super::pods::{self, Made};
 use super::room::{self, Cannot, Entries};
 use crate::keeper::command::{Env, enter_virtualenv, expand, home};
 use crate::keeper::lookup;
@@ -9,6 +10,7 @@ use crate::keeper::prepare::{self, Script};
 use crate::queue::keeper::folder::Folder;
 use crate::queue::keeper::launch_mark;
 use crate::queue::keeper::words::{Prepared, Run};
+use shoal_core::fleet::pool::Pool;
 use shoal_core::job::Prepare;
 use shoal_core::queue::work::{RUN_DIR_MARK, Start};
 use std::collections::HashMap;
@@ -28,10 +30,12 @@ pub struct Maker {
     found: HashMap<(String, PathBuf), (Instant, PathBuf)>,
     /// Environments that runs share, and what makes them differ: their virtualenv.
     environments: Vec<(Option<PathBuf>, Env)>,
+    /// Runs are done by this pool.
+    pool: Option<Pool>,
 }
 
 impl Maker {
-    pub fn new(folder: Folder, host: String) -> Maker {
+    pub fn new(folder: Folder, host: String, pool: Option<Pool>) -> Maker {
         let mut login: Env = std::env::vars_os().collect();
         // A log that is minutes behind is no log. Whoever wants it otherwise says so.
         login.entry("PYTHONUNBUFFERED".into()).or_insert("1".into());
@@ -48,6 +52,7 @@ impl Maker {
             entries: Entries::default(),
             found: HashMap::new(),
             environments: Vec::new(),
+            pool,
         }
     }
 
@@ -81,7 +86,7 @@ impl Maker {
             None => room.to_path_buf(),
             Some(folder) => self.home.join(expand(folder, &self.home)),
         };
-        if start.folder.is_some() && !cwd.is_dir() {
+        if start.folder.is_some() && !cwd.is_dir() && self.pool.is_none() {
             return Err(format!("the folder {} is not on host {}", cwd.display(), self.host).into());
         }
         let venv = match (venv, &start.virtualenv) {
@@ -89,7 +94,8 @@ impl Maker {
             (None, Some(venv)) => Some(cwd.join(expand(venv, &self.home))),
             (None, None) => None,
         };
-        let environment = self.environment(venv)?;
+        // In a pod it is the pod's script that enters it.
+        let environment = self.environment(venv.clone().filter(|_| self.pool.is_none()))?;
         let text = room.to_str().ok_or("the queue's folder on this host has a name that is not text")?;
         let argv: Vec<String> = start.argv.iter().map(|word| word.replace(RUN_DIR_MARK, text)).collect();
         let first = argv.first().filter(|first| !first.is_empty()).ok_or("the command is empty")?.clone();
@@ -103,6 +109,12 @@ impl Maker {
         env.push(("SHOAL_METRICS".into(), format!("{text}/metrics.jsonl")));
         if let Some((params, _)) = start.files.iter().find(|(name, _)| name == "params.json") {
             env.push(("SHOAL_PARAMS".into(), format!("{text}/{params}")));
+        }
+        if let Some(pool) = &self.pool {
+            let cwd = cwd.to_str().ok_or("its folder has a name that is not text")?;
+            let virtualenv = venv.as_deref().and_then(Path::to_str);
+            let made = Made { room: text, cwd, ours, argv: &argv, env, virtualenv, requirements, environment };
+            return pods::run(pool, &self.folder, start, made);
         }
         let packages = self.packages(start, &argv, environment, &cwd);
         let (program, argv, prepared) =

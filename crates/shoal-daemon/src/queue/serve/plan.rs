@@ -39,7 +39,10 @@ impl Daemon {
     fn render(&self, live: &LiveAttempt, rank: u32) -> Result<Start, String> {
         let sweep = self.queue.sweep(&live.attempt.run.sweep).ok_or("its sweep is not there any more")?;
         let host = live.places.get(rank as usize).map(|seat| seat.host.as_str()).unwrap_or_default();
-        let local = self.queue.host(host).is_some_and(|(policy, _)| policy.reach == Some(Reached::Here));
+        let local = self
+            .queue
+            .host(host)
+            .is_some_and(|(policy, _)| matches!(policy.reach, Some(Reached::Here | Reached::Pool { .. })));
         let results = self.shared.store.results();
         // Of the moment of the assignment: told twice, it is the same (PLAN-1).
         let (after, root, at) = (live.after.clone(), results.to_string_lossy(), live.assigned);

@@ -26,10 +26,11 @@ use super::ready::Maker;
 use super::shelf::Shelf;
 use super::store::Storeroom;
 use super::trees::Arriving;
-use super::{Asked, End, Event, link};
+use super::{Asked, End, Event, link, pods};
 use crate::queue::keeper::folder::Folder;
 use crate::queue::keeper::words::{Over, ToKeeper};
 use lately::Lately;
+use shoal_core::fleet::pool::Pool as Cluster;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::{FromHost, ToHost};
@@ -137,6 +138,8 @@ pub(super) struct Session {
     end: Option<End>,
     told_to_end: Asked,
     net: Arc<Net>,
+    /// Runs are done by this part of a cluster.
+    pub pool: Option<Cluster>,
 }
 
 impl Session {
@@ -193,6 +196,7 @@ impl Session {
             Event::Tree(digest, unpacked) => self.tree_unpacked(digest, unpacked),
             Event::Measured(found) => self.measured(&found),
             Event::Facts(facts) => self.facts_came(facts),
+            Event::Pods(word) => self.pods_say(word),
             Event::Signal => self.end = Some(End::Left),
         }
     }
@@ -207,7 +211,8 @@ impl Session {
             ToHost::Rest => self.resting = true,
             ToHost::Stop { attempt, checkpoint_first, grace_seconds } => {
                 for name in self.names_of(&attempt) {
-                    self.stop(&name, checkpoint_first, u64::from(grace_seconds) * 1000);
+                    let slack = if self.pool.is_some() { pods::SLACK_MS } else { 0 };
+                    self.stop(&name, checkpoint_first, u64::from(grace_seconds) * 1000 + slack);
                 }
             }
             ToHost::TakeBack { attempt } => {

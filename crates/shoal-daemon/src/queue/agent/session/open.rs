@@ -11,7 +11,7 @@ use super::super::ready::Maker;
 use super::super::shelf::Shelf;
 use super::super::store::Storeroom;
 use super::super::trees::{self, Arriving};
-use super::super::{Event, Host, facts, gpus, room};
+use super::super::{Event, Host, facts, gpus, pods, room};
 use super::Session;
 use super::lately::Lately;
 use crate::proc;
@@ -64,8 +64,20 @@ impl Session {
             }
         });
         let attempts = Attempts::default();
+        let pool = host.pool.as_ref().map(|(pool, _)| pool.clone());
+        if let Some(words) = host.pool.as_ref().and_then(|(_, words)| words.lock().ok()?.take()) {
+            let tell = events.clone();
+            let pass_on = move || {
+                for word in words {
+                    if tell.send(Event::Pods(word)).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::Builder::new().name("words".into()).spawn(pass_on).map_err(failed)?;
+        }
         let mut session = Session {
-            maker: Maker::new(host.folder.clone(), name.clone()),
+            maker: Maker::new(host.folder.clone(), name.clone(), pool.clone()),
             readers: Readers::new(host.folder.clone(), shelf.clone(), outbox.clone()),
             folder: host.folder.clone(),
             host: name,
@@ -111,6 +123,7 @@ impl Session {
             end: None,
             told_to_end: host.asked.clone(),
             net: host.net.clone(),
+            pool,
         };
         session.dial_keeper()?;
         session.watch().map_err(failed)?;
@@ -121,11 +134,15 @@ impl Session {
     fn watch(&self) -> std::io::Result<()> {
         let (events, outbox, shelf) = (self.events.clone(), self.outbox.clone(), self.shelf.clone());
         let (disk, keeper) = (self.folder.root().to_path_buf(), self.keeper_pid.clone());
-        let net = self.net.clone();
+        let (net, pool) = (self.net.clone(), self.pool.clone());
         let look = move || {
             let mut gpus = gpus::Gpus::find();
             while !outbox.is_closed() {
                 let facts = facts::gather(&disk, &mut gpus, keeper.load(Ordering::Relaxed), &net);
+                let facts = match &pool {
+                    Some(pool) => pods::facts(pool, facts),
+                    None => facts,
+                };
                 note_gpu_memory(&gpus, &shelf);
                 if events.send(Event::Facts(Box::new(facts))).is_err() {
                     return;

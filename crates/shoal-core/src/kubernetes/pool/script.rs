@@ -1,0 +1,176 @@
+//! What happens inside a pod of a run? A script for any POSIX shell: images have one, and nothing else that we could count on.
+
+use super::{BEGUN, CODE, NOT_BEGUN, OUT, STOP};
+use crate::quote::{is_variable_name, join, quote};
+
+/// What a run's pod does.
+#[derive(Debug, Clone, Copy)]
+pub struct Inside<'a> {
+    /// The run's folder among [`super::PODS`].
+    pub notes: &'a str,
+    /// Where it runs, and those entries of its own folder that were put there for it.
+    pub room: &'a str,
+    pub cwd: &'a str,
+    pub ours: &'a [String],
+    pub env: &'a [(String, String)],
+    pub virtualenv: Option<&'a str>,
+    pub setup: &'a [String],
+    pub argv: &'a [String],
+}
+
+/// Says why this can never run.
+pub fn fault(inside: &Inside) -> Option<String> {
+    let named = |(name, _): &&(String, String)| !is_variable_name(name);
+    if let Some((name, _)) = inside.env.iter().find(named) {
+        return Some(format!("the environment variable `{}` cannot be set in a pod", name.escape_default()));
+    }
+    let texts = inside.argv.iter().chain(inside.env.iter().map(|(_, value)| value)).chain(inside.setup);
+    if texts.into_iter().any(|text| text.contains('\0')) {
+        return Some("a zero byte is in its words or its environment".into());
+    }
+    inside.argv.is_empty().then(|| "the command is empty".into())
+}
+
+/// Its exit code is written beside its output before the pod ends, so that it is known even if somebody removes the pod first (QUEUE-2). A pod
+/// that was evicted is followed by another of the same index: that one clears away what its forerunner left, and begins anew.
+pub fn of(inside: &Inside) -> String {
+    let file = |name: &str| quote(&format!("{}/{name}", inside.notes)).into_owned();
+    let (out, code, begun, stop) = (file(OUT), file(CODE), file(BEGUN), file(STOP));
+    let mut text = String::from("umask 077\n");
+    text.push_str(&format!("[ -e {stop} ] && exit 143\n"));
+    // Somebody asks the server again, or a controller makes a second pod: what is over is over.
+    text.push_str(&format!("[ -e {code} ] && exit \"$(cat {code})\"\n"));
+    text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.room)));
+    text.push_str(&format!("exec >>{out} 2>&1 || exit {NOT_BEGUN}\n"));
+    text.push_str(&format!("if [ -e {begun} ]; then\n  echo 'shoal: its pod was taken away; it begins anew'\n"));
+    text.push_str("  for left in * .[!.]* ..?*; do\n    case \"$left\" in\n");
+    if !inside.ours.is_empty() {
+        let ours: Vec<String> = inside.ours.iter().map(|name| format!("'{}'", name.replace('\'', r"'\''"))).collect();
+        text.push_str(&format!("      {}) ;;\n", ours.join("|")));
+    }
+    text.push_str("      *) rm -rf -- \"$left\" ;;\n    esac\n  done\nfi\n");
+    text.push_str(&format!(": >{begun}\n"));
+    text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.cwd)));
+    text.push_str(&format!("over() {{\n  echo \"$1\" >{code}.new && mv {code}.new {code}\n  exit \"$1\"\n}}\n"));
+    for (name, value) in inside.env {
+        text.push_str(&format!("export {name}={}\n", quote(value)));
+    }
+    if let Some(root) = inside.virtualenv {
+        text.push_str(&format!("export VIRTUAL_ENV={root}\nexport PATH={root}/bin:\"$PATH\"\n", root = quote(root)));
+    }
+    for line in inside.setup {
+        let failed = quote(line).into_owned();
+        text.push_str(&format!("{{\n{line}\n}} || {{ echo 'shoal: this line of setup failed:' {failed}; over 1; }}\n"));
+    }
+    // The shell stays as the first process: a program that were it would not hear the signal that asks it to end.
+    text.push_str(&format!("{} &\nchild=$!\n", join(inside.argv)));
+    text.push_str("trap 'kill -TERM \"$child\" 2>/dev/null' TERM\nwait \"$child\"\ncode=$?\n");
+    text.push_str("while kill -0 \"$child\" 2>/dev/null; do\n  wait \"$child\"\n  code=$?\ndone\nover \"$code\"\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::process::{Command, Stdio};
+
+    struct Scene {
+        folder: std::path::PathBuf,
+    }
+
+    impl Scene {
+        fn new(name: &str) -> Scene {
+            let folder = std::env::temp_dir().join(format!("shoal-script-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            for inner in ["notes", "room"] {
+                fs::create_dir_all(folder.join(inner)).expect("a folder");
+            }
+            Scene { folder }
+        }
+
+        fn script(&self, command: &str, setup: &[String]) -> String {
+            let text = |name: &str| self.folder.join(name).display().to_string();
+            let (notes, room) = (text("notes"), text("room"));
+            let argv: Vec<String> = ["sh", "-c", command].map(Into::into).into();
+            let env = [("A".to_string(), "it's \"here\"\n$HOME".to_string())];
+            let ours = ["given".to_string(), "it's".to_string()];
+            let inside = Inside {
+                notes: &notes,
+                room: &room,
+                cwd: &room,
+                ours: &ours,
+                env: &env,
+                virtualenv: None,
+                setup,
+                argv: &argv,
+            };
+            assert_eq!(fault(&inside), None);
+            of(&inside)
+        }
+
+        fn run(&self, script: &str) -> Option<i32> {
+            let ended = Command::new("/bin/sh").arg("-c").arg(script).stdin(Stdio::null()).status();
+            ended.expect("a shell").code()
+        }
+
+        fn read(&self, name: &str) -> String {
+            fs::read_to_string(self.folder.join(name)).unwrap_or_default()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    #[test]
+    fn a_script_runs_its_command_and_leaves_its_code() {
+        let scene = Scene::new("runs");
+        let script = scene.script("printf %s \"$A\" >left; echo words; exit 3", &["B=1".into()]);
+        assert_eq!(scene.run(&script), Some(3));
+        assert_eq!(scene.read("room/left"), "it's \"here\"\n$HOME");
+        assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("words\n", "3\n"));
+        // A second pod of the same index does nothing any more.
+        assert_eq!(scene.run(&script), Some(3));
+        assert_eq!(scene.read("notes/out"), "words\n");
+    }
+
+    #[test]
+    fn one_that_was_evicted_begins_anew_and_one_that_was_stopped_does_not_begin() {
+        let scene = Scene::new("evicted");
+        for name in ["notes/begun", "room/given", "room/it's", "room/half", "room/.hidden"] {
+            fs::write(scene.folder.join(name), "x").expect("written");
+        }
+        assert_eq!(scene.run(&scene.script("ls -A >../list", &[])), Some(0));
+        assert_eq!(scene.read("list"), "given\nit's\n");
+        let scene = Scene::new("stopped");
+        fs::write(scene.folder.join("notes/stop"), "10").expect("written");
+        assert_eq!(scene.run(&scene.script("touch ../ran", &[])), Some(143));
+        assert!(!scene.folder.join("ran").exists());
+    }
+
+    #[test]
+    fn a_line_of_setup_that_fails_is_named() {
+        let scene = Scene::new("setup");
+        assert_eq!(scene.run(&scene.script("touch ../ran", &["false # no module".into()])), Some(1));
+        assert!(scene.read("notes/out").contains("false # no module") && !scene.folder.join("ran").exists());
+    }
+
+    #[test]
+    fn a_program_hears_the_signal_that_asks_it_to_end() {
+        let scene = Scene::new("signal");
+        let script = scene.script("trap 'echo heard; exit 5' TERM; echo up; while true; do sleep 0.05; done", &[]);
+        let mut child = Command::new("/bin/sh").arg("-c").arg(script).stdin(Stdio::null()).spawn().expect("a shell");
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while scene.read("notes/out") != "up\n" {
+            assert!(std::time::Instant::now() < end, "it does not begin");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+        assert!(told.success());
+        assert_eq!(child.wait().expect("an end").code(), Some(5));
+        assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("up\nheard\n", "5\n"));
+    }
+}
