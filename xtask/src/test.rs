@@ -3,8 +3,10 @@
 use crate::cargo::{cargo, told};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
@@ -137,25 +139,34 @@ fn python(strict: bool) -> Result<Passed> {
     counting(pytest.stdout(Stdio::piped()), strict, |line| line.contains("SKIPPED ["))
 }
 
+/// What a test left behind may hold the stream for ever; what the command itself printed is there by then.
+const AFTER_ITS_END: Duration = Duration::from_secs(10);
+
 /// Runs a command whose piped stream tells of skips, passing everything on.
-fn counting(command: &mut Command, strict: bool, is_skip: impl Fn(&str) -> bool) -> Result<Passed> {
+fn counting(command: &mut Command, strict: bool, is_skip: fn(&str) -> bool) -> Result<Passed> {
     if strict {
         command.env("CI", "true");
     }
     let mut child = command.spawn().with_context(|| format!("`{}` did not start", told(command)))?;
-    let mut skipped = 0;
-    if let Some(stdout) = child.stdout.take() {
-        for line in lines(stdout) {
-            println!("{line}");
-            skipped += usize::from(is_skip(&line));
+    let (stream, say): (Box<dyn Read + Send>, fn(&str)) = match (child.stdout.take(), child.stderr.take()) {
+        (Some(stdout), _) => (Box::new(stdout), |line| println!("{line}")),
+        (None, Some(stderr)) => (Box::new(stderr), |line| eprintln!("{line}")),
+        (None, None) => (Box::new(std::io::empty()), |_| {}),
+    };
+    let skipped = Arc::new(AtomicUsize::new(0));
+    let (count, (all, counted)) = (skipped.clone(), mpsc::channel::<()>());
+    std::thread::spawn(move || {
+        for line in lines(stream) {
+            say(&line);
+            count.fetch_add(usize::from(is_skip(&line)), Ordering::Relaxed);
         }
-    } else if let Some(stderr) = child.stderr.take() {
-        for line in lines(stderr) {
-            eprintln!("{line}");
-            skipped += usize::from(is_skip(&line));
-        }
-    }
+        drop(all);
+    });
     let status = child.wait().with_context(|| format!("lost `{}`", told(command)))?;
+    if counted.recv_timeout(AFTER_ITS_END) == Err(mpsc::RecvTimeoutError::Timeout) {
+        eprintln!("note: `{}` has ended, but something that it started still holds its output", told(command));
+    }
+    let skipped = skipped.load(Ordering::Relaxed);
     if !status.success() {
         bail!("`{}` ended with {status}", told(command));
     }
@@ -167,6 +178,6 @@ fn counting(command: &mut Command, strict: bool, is_skip: impl Fn(&str) -> bool)
 }
 
 /// Whatever bytes tests print, a line that is not UTF-8 must not end the reading: the writer would block on a full pipe.
-fn lines(stream: impl std::io::Read) -> impl Iterator<Item = String> {
+fn lines(stream: impl Read) -> impl Iterator<Item = String> {
     BufReader::new(stream).split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned())
 }
