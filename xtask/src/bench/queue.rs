@@ -10,11 +10,11 @@
 //! | `table` | what is printed |
 
 mod cases;
-mod child;
+pub(super) mod child;
 mod hyperqueue;
 mod lines;
-mod ours;
-mod table;
+pub(super) mod ours;
+pub(super) mod table;
 
 use anyhow::Result;
 use std::path::PathBuf;
