@@ -137,7 +137,7 @@ fn gpus_are_shared_by_no_more_than_was_asked() {
     }
     lab.sweep("small", 1, "true\n", &["--gpus", "0.25", "--on", "pinned"]);
     lab.until_counts("small", "failed", 1);
-    assert!(lab.desk.says(&["ps", "small"]).contains("ask for 0.5 or more"));
+    assert!(lab.desk.says(&["ps", "small", "--json"]).contains("ask for 0.5 or more"));
     lab.until_empty();
 }
 
