@@ -2,133 +2,25 @@
 
 mod support;
 
-use serde_json::{Value, json};
-use shoal_testkit::kubernetes::{ControlPlane, Kubectl, NodeSpec};
+use shoal_testkit::kubernetes::NodeSpec;
 use shoal_testkit::{Hosts, HostsSpec};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::time::Duration;
-use support::desk::{Desk, read};
+use std::collections::BTreeMap;
+use std::path::Path;
+use support::desk::read;
+use support::pools::{LONG, Lab, SPACE, USUAL, lines};
 use support::until;
-
-const LONG: Duration = Duration::from_secs(300);
-const SPACE: &str = "lab";
-
-/// A plane with two nodes, a claim, and a desk whose queue has a pool there.
-struct Lab {
-    daemon: Option<Child>,
-    desk: Desk,
-    plane: ControlPlane,
-    volume: PathBuf,
-}
-
-impl Lab {
-    fn up_or_skip(hosts: Option<&Hosts>) -> Option<Lab> {
-        let mut plane = ControlPlane::up_or_skip()?;
-        plane.add_nodes([NodeSpec::new("one"), NodeSpec::new("two")]).expect("nodes");
-        let kubectl = plane.kubectl();
-        kubectl.namespace(SPACE);
-        let volume = plane.folder().join("volume");
-        std::fs::create_dir_all(&volume).expect("a folder");
-        let size = json!({"storage": "1Gi"});
-        let objects = [
-            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"}, "spec": {
-                "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "", "hostPath": {"path": volume}}}),
-            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": SPACE}, "spec": {
-                "accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": "data", "resources": {"requests": size}}}),
-        ];
-        kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
-        let desk = hosts.map_or_else(Desk::new, |hosts| Desk::with_ssh(hosts.ssh_config()));
-        let names = hosts.into_iter().flat_map(Hosts::iter).map(|host| format!("  - {{name: {}}}\n", host.name));
-        let names: String = names.collect();
-        let hosts = if names.is_empty() { String::new() } else { format!("hosts:\n{names}") };
-        let here = volume.display();
-        desk.file(
-            "lab.yaml",
-            &format!(
-                "{hosts}pools:\n  - name: cloud\n    slots: 8\n    kubernetes:\n      namespace: {SPACE}\n      image: here\n      volumes: [{{claim: data, at: /mnt, here: {here}}}]\n      gpus: {{share: pinned, count: 1, runs: 2}}\n      nodes: [one, two]\n"
-            ),
-        );
-        let mut lab = Lab { daemon: None, desk, plane, volume };
-        let mut serve = lab.desk.shoal(&["serve", "-f", "lab.yaml"]);
-        serve.env("KUBECONFIG", lab.plane.kubeconfig()).stdout(Stdio::null()).stderr(Stdio::null());
-        lab.daemon = Some(serve.spawn().expect("shoal runs"));
-        until(LONG, "the pool", || {
-            let output = lab.desk.shoal(&["hosts", "--json"]).output().expect("shoal runs");
-            let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let all = all["hosts"].as_array().cloned().unwrap_or_default();
-            (!all.is_empty() && all.iter().all(|host| host["connected"] == true)).then_some(())
-        });
-        Some(lab)
-    }
-
-    fn kubectl(&self) -> Kubectl {
-        self.plane.kubectl()
-    }
-
-    fn sweep(&self, name: &str, runs: u32, script: &str, more: &[&str]) {
-        self.desk.file(&format!("{name}.sh"), script);
-        let numbers: Vec<String> = (0..runs).map(|n| n.to_string()).collect();
-        let (axis, file) = (format!("n={}", numbers.join(",")), format!("{name}.sh"));
-        let args = [&["sweep", "--grid", &axis, "--name", name][..], more, &["--", "sh", &file, "{n}"]].concat();
-        self.desk.says(&args);
-    }
-
-    fn row(&self, name: &str) -> Value {
-        let output = self.desk.shoal(&["ps", "--json", "--all"]).output().expect("shoal runs");
-        let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        all["sweeps"].as_array().into_iter().flatten().find(|row| row["name"] == name).cloned().unwrap_or_default()
-    }
-
-    fn until_counts(&self, name: &str, what: &str, count: u32) {
-        let log = || std::fs::read_to_string(self.desk.store().join("daemon.log")).unwrap_or_default();
-        let end = std::time::Instant::now() + LONG;
-        while self.row(name)[what] != count {
-            let late = std::time::Instant::now() > end;
-            assert!(!late, "{name}: {}\n{}\n{}", self.row(name), self.objects(), log());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    fn objects(&self) -> String {
-        self.kubectl().text(&["get", "jobs,pods", "--namespace", SPACE, "--output=name"])
-    }
-
-    /// When a sweep is over, nothing of it is left at the server.
-    fn until_empty(&self) {
-        until(LONG, "an empty namespace", || self.objects().trim().is_empty().then_some(()));
-    }
-
-    fn results(&self, name: &str) -> Vec<Value> {
-        self.desk.json(&["results", name, "--json"])["rows"].as_array().cloned().unwrap_or_default()
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = self.desk.shoal(&["serve", "--stop", "--stop-runs"]).output();
-        if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-    }
-}
-
-fn lines(path: &Path) -> Vec<String> {
-    let mut lines: Vec<String> = read(path).lines().map(String::from).collect();
-    lines.sort();
-    lines
-}
 
 #[test]
 fn a_sweep_on_a_pool_gives_every_result_once() {
-    let Some(lab) = Lab::up_or_skip(None) else { return };
+    let nodes = [NodeSpec::new("one"), NodeSpec::new("two")];
+    let pool = format!("{{name: cloud, slots: 8, kubernetes: {{{USUAL}, nodes: [one, two]}}}}");
+    let Some(mut lab) = Lab::new(nodes, None, &[&pool]) else { return };
+    lab.serve();
     let script = "echo number $1 >>/mnt/ledger; echo hello from $1; echo $SHOAL_SEED >left; until [ -e /mnt/go ]; do sleep 0.1; done\n";
     lab.sweep("six", 6, script, &[]);
     lab.until_counts("six", "running", 6);
     let jobs = until(LONG, "all runs as indexes of Jobs", || {
-        let jobs = lab.kubectl().json(&["get", "jobs", "--namespace", SPACE, "--selector=shoal/sweep=six"]);
-        let jobs = jobs["items"].as_array().cloned().unwrap_or_default();
+        let jobs = lab.of_sweep("jobs", "six");
         let indexes: u64 = jobs.iter().filter_map(|job| job["spec"]["completions"].as_u64()).sum();
         (indexes == 6).then_some(jobs)
     });
@@ -137,10 +29,9 @@ fn a_sweep_on_a_pool_gives_every_result_once() {
     until(LONG, "the output of a live run", || {
         lab.desk.says(&["logs", "six:3.0"]).contains("hello from 3").then_some(())
     });
-    std::fs::write(lab.volume.join("go"), "").expect("a file");
+    lab.touch("go");
     lab.until_counts("six", "finished", 6);
-    let mut numbers: Vec<String> = (0..6).map(|n| format!("number {n}")).collect();
-    numbers.sort();
+    let numbers: Vec<String> = (0..6).map(|n| format!("number {n}")).collect();
     assert_eq!(lines(&lab.volume.join("ledger")), numbers);
     let rows = lab.results("six");
     assert_eq!(rows.len(), 6);
@@ -168,44 +59,111 @@ fn a_sweep_on_a_pool_gives_every_result_once() {
     lab.until_counts("endless", "stopped", 2);
     lab.until_empty();
 
-    // A GPU is seen by no more runs than the pool says, and each knows which it is.
-    lab.sweep(
-        "gpus",
-        4,
-        "echo $NVIDIA_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES >left; hostname >>left\n",
-        &["--gpus", "0.5"],
-    );
-    lab.until_counts("gpus", "finished", 4);
-    for row in lab.results("gpus") {
-        let left = read(&Path::new(row["folder"].as_str().expect("a folder")).join("left"));
-        assert!(left.starts_with("0 0\n"), "{left}");
-    }
+    // Retries are the queue's, and so is a code that says: do not try again.
+    lab.desk.file("tries.sh", "echo $1 >>/mnt/tries; case $1.$SHOAL_ATTEMPT in 0.*) exit 3;; 1.*|2.1) exit 4;; esac\n");
+    let file = "name: tries\ngrid: {n: [0, 1, 2]}\ncommand: sh tries.sh {n}\nretries: 2\nfatal_codes: [3]\n";
+    lab.desk.file("tries.yaml", file);
+    lab.desk.says(&["sweep", "tries.yaml"]);
+    lab.until_counts("tries", "failed", 2);
+    lab.until_counts("tries", "finished", 1);
+    assert_eq!(lines(&lab.volume.join("tries")), ["0", "1", "1", "1", "2", "2"]);
+
     // What no node takes is said, in the scheduler's words.
     lab.kubectl().text(&["cordon", "one"]);
     lab.kubectl().text(&["cordon", "two"]);
     lab.sweep("waits", 1, "true\n", &[]);
-    until(LONG, "the scheduler's reason", || {
-        lab.desk.says(&["why", "waits"]).contains("nodes are available").then_some(())
-    });
+    lab.until_says(&["why", "waits"], "nodes are available");
     lab.kubectl().text(&["uncordon", "one"]);
     lab.until_counts("waits", "finished", 1);
     lab.until_empty();
 }
 
+/// A GPU is seen by no more runs than the pool says, whoever counts: the queue itself, or a device plugin with slices or MPS (PLAN-2).
+#[test]
+fn gpus_are_shared_by_no_more_than_was_asked() {
+    let shared = ("example.org/gpu.shared".to_string(), 2);
+    let mut node = NodeSpec::new("one").gpus(4);
+    node.resources.push(shared);
+    let pool = |name: &str, gpus: &str| {
+        format!("{{name: {name}, slots: 8, kubernetes: {{{USUAL}, nodes: [one], gpus: {{share: {name}, {gpus}}}}}}}")
+    };
+    let pools = [
+        pool("pinned", "count: 2, runs: 2"),
+        pool("slices", "count: 1, runs: 2"),
+        pool("mps", "count: 1, runs: 2, resource: example.org/gpu.shared"),
+    ];
+    let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+    let Some(mut lab) = Lab::new([node], None, &pools) else { return };
+    lab.serve();
+    let kinds =
+        [("pinned", 4, None), ("slices", 2, Some("nvidia.com/gpu")), ("mps", 2, Some("example.org/gpu.shared"))];
+    for (name, _, _) in kinds {
+        let script = format!(
+            "echo + $NVIDIA_VISIBLE_DEVICES. $CUDA_VISIBLE_DEVICES >>/mnt/{name}; until [ -e /mnt/go ]; do sleep 0.1; done; sleep 0.3; echo - $NVIDIA_VISIBLE_DEVICES. >>/mnt/{name}\n"
+        );
+        lab.sweep(name, 7, &script, &["--gpus", "0.5", "--on", name]);
+    }
+    for (name, at_once, resource) in kinds {
+        // As many as may, and nobody else while they are there.
+        lab.until_lines(name, at_once);
+        for pod in lab.of_sweep("pods", name) {
+            let limits = &pod["spec"]["containers"][0]["resources"]["limits"];
+            match resource {
+                Some(resource) => assert_eq!(limits[resource], "1", "{pod:#}"),
+                None => assert!(limits.is_null(), "{pod:#}"),
+            }
+        }
+    }
+    lab.touch("go");
+    for (name, at_once, _) in kinds {
+        lab.until_counts(name, "finished", 7);
+        let text = read(&lab.volume.join(name));
+        let (mut live, mut most): (BTreeMap<&str, usize>, usize) = (BTreeMap::new(), 0);
+        for line in text.lines() {
+            let mut words = line.split(' ');
+            let (sign, gpu) = (words.next(), words.next().expect("a GPU"));
+            let here = live.entry(gpu).or_default();
+            match sign {
+                Some("+") => *here += 1,
+                _ => *here -= 1,
+            }
+            most = most.max(*here);
+        }
+        assert_eq!((live.len() * 2, most), (at_once, 2), "{name}:\n{text}");
+        if name == "pinned" {
+            // Each knows its GPU by the node's number, and counts from 0 in its container.
+            assert!(text.contains("+ 0. 0\n") && text.contains("+ 1. 0\n"), "{text}");
+        }
+    }
+    lab.sweep("small", 1, "true\n", &["--gpus", "0.25", "--on", "pinned"]);
+    lab.until_counts("small", "failed", 1);
+    assert!(lab.desk.says(&["ps", "small", "--json"]).contains("ask for 0.5 or more"));
+    lab.until_empty();
+}
+
 #[test]
 fn hosts_and_a_pool_share_a_sweep_while_the_api_server_is_killed() {
-    let Some(hosts) = Hosts::up_or_skip(HostsSpec::new("pool", 2)) else { return };
-    let Some(mut lab) = Lab::up_or_skip(Some(&hosts)) else { return };
-    const RUNS: u32 = 40;
-    lab.sweep("mixed", RUNS, "sleep 0.5; echo $1 >left\n", &[]);
-    until(LONG, "a first result of the pool", || {
-        lab.results("mixed").iter().any(|row| row["host"] == "cloud").then_some(())
-    });
+    let Some(hosts) = Hosts::up_or_skip(HostsSpec::new("pool", 4)) else { return };
+    let nodes = [NodeSpec::new("one"), NodeSpec::new("two")];
+    let half = |name: &str, slots: u32| format!("{name}: {{slots: {slots}, cpus: {slots}}}");
+    let pool = format!("{{name: cloud, slots: {HALF}, kubernetes: {{{USUAL}}}}}");
+    let Some(mut lab) = Lab::new(nodes, Some(&hosts), &[&pool]) else { return };
+    let mut fleet = read(&lab.desk.work().join("lab.yaml"));
+    let slots: Vec<String> = hosts.iter().map(|host| half(&host.name, HALF / 4)).collect();
+    fleet.push_str(&format!("queue:\n  hosts: {{{}}}\n", slots.join(", ")));
+    lab.desk.file("lab.yaml", &fleet);
+    lab.serve();
+    const RUNS: u32 = 200;
+    const HALF: u32 = RUNS / 2;
+    // All start at once: half of them here, half of them there. Pods wait for the server to be away, hosts do not see the volume.
+    let script = "if [ -d /mnt/.shoal ]; then echo $1 >>/mnt/ledger; until [ -e /mnt/go ]; do sleep 1; done; fi; echo $1 >left\n";
+    lab.sweep("mixed", RUNS, script, &[]);
+    lab.until_lines("ledger", HALF as usize);
     lab.plane.kill_api_server();
-    // Pods go on meanwhile, and hosts as well.
-    let before = lab.row("mixed")["finished"].as_u64().unwrap_or(0);
+    lab.touch("go");
+    // Pods end meanwhile, and the volume says so.
     until(LONG, "something to finish without the server", || {
-        (lab.row("mixed")["finished"].as_u64().unwrap_or(0) > before).then_some(())
+        (lab.row("mixed")["finished"].as_u64() > Some(HALF.into())).then_some(())
     });
     lab.plane.start_api_server().expect("the server");
     lab.until_counts("mixed", "finished", RUNS);
@@ -218,6 +176,12 @@ fn hosts_and_a_pool_share_a_sweep_while_the_api_server_is_killed() {
         .collect();
     left.sort_unstable();
     assert_eq!(left, (0..RUNS).collect::<Vec<_>>());
-    assert!(rows.iter().any(|row| row["host"] != "cloud"), "no host has run anything");
+    let on_the_pool = rows.iter().filter(|row| row["host"] == "cloud").count();
+    assert_eq!(on_the_pool, HALF as usize);
+    let mut began = lines(&lab.volume.join("ledger"));
+    began.dedup();
+    assert_eq!((began.len(), lines(&lab.volume.join("ledger")).len()), (on_the_pool, on_the_pool));
+    let left = lab.kubectl().text(&["get", "jobs", "--namespace", SPACE, "--output=name"]);
+    println!("left before the queue has cleared away: {left:?}");
     lab.until_empty();
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: side-by-side measurements.
 
+mod k8s;
 mod launch;
 pub mod peers;
 mod queue;
@@ -25,6 +26,8 @@ enum Bench {
     Up(up::Args),
     /// Take in and start many short runs: ours, HyperQueue, GNU parallel and xargs.
     Queue(queue::Args),
+    /// Hand a sweep of 500 to a real Kubernetes control plane and ask how it is: ours and kubectl.
+    K8s(k8s::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -34,5 +37,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Bench::Train(args) => train::run(args),
         Bench::Up(args) => up::run(args),
         Bench::Queue(args) => queue::run(args),
+        Bench::K8s(args) => k8s::run(args),
     }
 }

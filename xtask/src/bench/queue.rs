@@ -10,11 +10,11 @@
 //! | `table` | what is printed |
 
 mod cases;
-mod child;
+pub(super) mod child;
 mod hyperqueue;
 mod lines;
-mod ours;
-mod table;
+pub(super) mod ours;
+pub(super) mod table;
 
 use anyhow::Result;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ const ROUNDS: usize = 3;
 const SLOTS: usize = 2;
 
 /// What the contestants are.
-struct Tools {
+pub(super) struct Tools {
     shoal: PathBuf,
     /// Writes ends into the journal of a store, so that a sweep is nearly done without having run.
     seed: PathBuf,

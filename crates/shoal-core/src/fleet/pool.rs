@@ -108,8 +108,8 @@ pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 /// Whole, in thousandths.
 const WHOLE: u32 = 1000;
 /// Where the file sets no bound, the queue sets none either: the cluster knows what it has.
-const ANY_CPUS: u32 = 10_000;
-const ANY_MEMORY: u64 = 1 << 50;
+pub const ANY_CPUS: u32 = 10_000;
+pub const ANY_MEMORY: u64 = 1 << 50;
 
 impl Pool {
     /// The volume that carries code and results, and where this machine sees it.

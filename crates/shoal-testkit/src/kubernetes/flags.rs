@@ -63,6 +63,9 @@ impl ApiServer<'_> {
             flag("kubelet-certificate-authority", self.authority.display()),
             flag("kubelet-preferred-address-types", "InternalIP"),
             flag("allow-privileged", true),
+            // Pods of a node that is gone are given up after seconds, not after five minutes.
+            flag("default-not-ready-toleration-seconds", 10),
+            flag("default-unreachable-toleration-seconds", 10),
             // A server that is told to end ends at once.
             flag("shutdown-delay-duration", "0s"),
             flag("shutdown-send-retry-after", true),

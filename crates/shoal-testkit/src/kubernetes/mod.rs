@@ -57,11 +57,16 @@ impl ControlPlane {
     }
 
     pub fn start() -> Result<Self> {
+        let folder = std::env::var_os(PROGRAMS).ok_or(Error::NoPrograms { variable: PROGRAMS })?;
+        Self::start_from(Path::new(&folder))
+    }
+
+    /// `folder`: what [`PROGRAMS`] would name.
+    pub fn start_from(folder: &Path) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::NotRoot);
         }
-        let folder = std::env::var_os(PROGRAMS).ok_or(Error::NoPrograms { variable: PROGRAMS })?;
-        let programs = PathBuf::from(folder).join("bin");
+        let programs = folder.join("bin");
         let place = Place::take()?;
         let folder = place.folder();
         let authority = Authority::new(&folder)?;

@@ -4,6 +4,7 @@ use super::dry_run::shown;
 use super::table::{self, Column, left, right};
 use super::times;
 use crate::launch::screen::size;
+use shoal_core::fleet::pool::{ANY_CPUS, ANY_MEMORY};
 use shoal_core::queue::Moment;
 use shoal_core::queue::host::Gpu;
 use shoal_core::queue::request::{HostRow, RunRow, RunState, SweepRow};
@@ -143,9 +144,9 @@ pub fn hosts(rows: &[HostRow], now: Moment, width: usize) -> String {
             row.name.clone(),
             host_state(row, now),
             format!("{}/{}", row.running, row.slots),
-            of(facts.map(|facts| facts.cpus.to_string())),
+            of(facts.filter(|facts| facts.cpus < ANY_CPUS).map(|facts| facts.cpus.to_string())),
             of(facts.map(|facts| format!("{:.1}", facts.load1))),
-            of(facts.map(|facts| size(facts.memory_bytes))),
+            of(facts.filter(|facts| facts.memory_bytes < ANY_MEMORY).map(|facts| size(facts.memory_bytes))),
             of(facts.map(|facts| gpus(&facts.gpus))),
             of(facts.map(|facts| people(&facts.users, facts.idle_seconds))),
         ]

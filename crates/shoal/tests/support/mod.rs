@@ -14,6 +14,7 @@ pub mod interpreter;
 pub mod laptop;
 pub mod launching;
 pub mod on_nodes;
+pub mod pools;
 pub mod process;
 pub mod quoting;
 pub mod snapshot;

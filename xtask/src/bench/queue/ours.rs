@@ -128,18 +128,17 @@ impl<'a> Ours<'a> {
         let is_log = |path: &&PathBuf| path.iter().any(|part| part == "packs" || part == "live");
         walk(&self.folder.join("host")).iter().filter(is_log).count()
     }
+}
 
-    /// The keeper outlives everybody for a minute, for a daemon that may come back.
-    fn end_keeper(&self) {
-        let locks = walk(&self.folder.join("host"));
-        for lock in locks.iter().filter(|path| path.file_name().is_some_and(|name| name == "keeper.lock")) {
-            let pid = std::fs::read_to_string(lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
-            let Some(pid) = pid.filter(|pid| *pid > 1) else { continue };
-            let said = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let is_keeper = said.split(|byte| *byte == 0).any(|word| word == b"queue-keeper");
-            if let (true, Some(pid)) = (is_keeper, rustix::process::Pid::from_raw(pid)) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
+/// A keeper outlives everybody for a minute, for a daemon that may come back. `below`: the folders of hosts.
+pub fn end_keepers(below: &Path) {
+    for lock in walk(below).iter().filter(|path| path.file_name().is_some_and(|name| name == "keeper.lock")) {
+        let pid = std::fs::read_to_string(lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid > 1) else { continue };
+        let said = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_keeper = said.split(|byte| *byte == 0).any(|word| word == b"queue-keeper");
+        if let (true, Some(pid)) = (is_keeper, rustix::process::Pid::from_raw(pid)) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 }
@@ -149,7 +148,7 @@ impl Drop for Ours<'_> {
         if self.daemon.is_some() {
             let _ = self.end(&["serve", "--stop", "--stop-runs"]);
         }
-        self.end_keeper();
+        end_keepers(&self.folder.join("host"));
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

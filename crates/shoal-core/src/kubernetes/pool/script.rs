@@ -31,8 +31,9 @@ pub fn fault(inside: &Inside) -> Option<String> {
     inside.argv.is_empty().then(|| "the command is empty".into())
 }
 
-/// Its exit code is written beside its output before the pod ends, so that it is known even if somebody removes the pod first (QUEUE-2). A pod
-/// that was evicted is followed by another of the same index: that one clears away what its forerunner left, and begins anew.
+/// Its exit code is written beside its output before the pod ends, so that it is known even if somebody removes the pod first (QUEUE-2). Not so
+/// where the pod was told to end and its program did not succeed: that is not the program's doing, and the server says whose it was. A pod that was
+/// evicted is followed by another of the same index: that one clears away what its forerunner left, and begins anew.
 pub fn of(inside: &Inside) -> String {
     let file = |name: &str| quote(&format!("{}/{name}", inside.notes)).into_owned();
     let (out, code, begun, stop) = (file(OUT), file(CODE), file(BEGUN), file(STOP));
@@ -51,7 +52,10 @@ pub fn of(inside: &Inside) -> String {
     text.push_str("      *) rm -rf -- \"$left\" ;;\n    esac\n  done\nfi\n");
     text.push_str(&format!(": >{begun}\n"));
     text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.cwd)));
-    text.push_str(&format!("over() {{\n  echo \"$1\" >{code}.new && mv {code}.new {code}\n  exit \"$1\"\n}}\n"));
+    let keep = format!(
+        "  [ -n \"$told\" ] && [ \"$1\" != 0 ] && exit \"$1\"\n  echo \"$1\" >{code}.new && mv {code}.new {code}\n"
+    );
+    text.push_str(&format!("told=\nover() {{\n{keep}  exit \"$1\"\n}}\n"));
     for (name, value) in inside.env {
         text.push_str(&format!("export {name}={}\n", quote(value)));
     }
@@ -64,7 +68,7 @@ pub fn of(inside: &Inside) -> String {
     }
     // The shell stays as the first process: a program that were it would not hear the signal that asks it to end.
     text.push_str(&format!("{} &\nchild=$!\n", join(inside.argv)));
-    text.push_str("trap 'kill -TERM \"$child\" 2>/dev/null' TERM\nwait \"$child\"\ncode=$?\n");
+    text.push_str("trap 'told=1; kill -TERM \"$child\" 2>/dev/null' TERM\nwait \"$child\"\ncode=$?\n");
     text.push_str("while kill -0 \"$child\" 2>/dev/null; do\n  wait \"$child\"\n  code=$?\ndone\nover \"$code\"\n");
     text
 }
@@ -171,6 +175,7 @@ mod tests {
         let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
         assert!(told.success());
         assert_eq!(child.wait().expect("an end").code(), Some(5));
-        assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("up\nheard\n", "5\n"));
+        // Whoever told it knows why it ended; a pod that comes after an eviction begins anew.
+        assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("up\nheard\n", ""));
     }
 }

@@ -20,8 +20,11 @@ pub enum Stage {
     Over(Ending),
 }
 
-/// `job`: as the server has it; none: it is not there any more. `pods`: those of the run's index.
-pub fn of(job: Option<&Value>, index: usize, pods: &[&Value]) -> Stage {
+const DELETED: &str = "its pod was deleted by somebody else";
+
+/// `job`: as the server has it; none: it is not there any more. `pods`: those of the run's index. `refused`: what the controller said when it could
+/// not make one.
+pub fn of(job: Option<&Value>, index: usize, pods: &[&Value], refused: Option<&str>) -> Stage {
     // The youngest says how it is now; those before it were evicted.
     let youngest = pods.iter().max_by_key(|pod| {
         let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
@@ -29,7 +32,7 @@ pub fn of(job: Option<&Value>, index: usize, pods: &[&Value]) -> Stage {
     });
     let Some(job) = job else {
         return match youngest.map(|pod| of_pod(pod)) {
-            Some(Stage::Over(ending)) => Stage::Over(ending),
+            Some(Stage::Over(ending)) if ending != Ending::lost(DELETED) => Stage::Over(ending),
             Some(Stage::Leaves { node }) => Stage::Leaves { node },
             _ => lost("its Job was deleted by somebody else".into()),
         };
@@ -37,38 +40,44 @@ pub fn of(job: Option<&Value>, index: usize, pods: &[&Value]) -> Stage {
     match youngest {
         Some(pod) => match of_pod(pod) {
             // The controller makes another pod, unless the Job is on its way out.
-            Stage::Over(Ending::Lost { why })
+            Stage::Over(Ending::Lost { why, .. })
                 if is_disrupted(pod) && job["metadata"]["deletionTimestamp"].is_null() =>
             {
                 Stage::Waits(format!("{why}; it begins anew"))
             }
             stage => stage,
         },
-        None if has_index(&job["status"]["failedIndexes"], index) => {
-            lost("its pod was deleted by somebody else".into())
-        }
+        None if has_index(&job["status"]["failedIndexes"], index) => lost(DELETED.into()),
         None if has_index(&job["status"]["completedIndexes"], index) => Stage::Over(Ending::Exited(0)),
         None => {
             let name = job["metadata"]["name"].as_str().unwrap_or_default();
-            Stage::Waits(format!(
-                "its pod is not made yet; `kubectl describe job/{name}` says if a quota or a right is missing"
-            ))
+            let why = refused.map_or_else(
+                || format!("`kubectl describe job/{name}` says if a quota or a right is missing"),
+                String::from,
+            );
+            Stage::Waits(format!("its pod is not made yet: {why}"))
         }
     }
 }
 
 fn lost(why: String) -> Stage {
-    Stage::Over(Ending::Lost { why })
+    Stage::Over(Ending::lost(why))
 }
 
 fn of_pod(pod: &Value) -> Stage {
     let status = &pod["status"];
     match status["phase"].as_str() {
         Some("Succeeded") => return Stage::Over(Ending::Exited(0)),
-        Some("Failed") => return Stage::Over(failed(pod)),
+        Some("Failed") => {
+            return match failed(pod) {
+                // Told to end by somebody, and not by us: else nobody would ask.
+                Ending::Exited(_) | Ending::Signaled(_) if is_deleted(pod) => lost(DELETED.into()),
+                ending => Stage::Over(ending),
+            };
+        }
         _ => {}
     }
-    if !pod["metadata"]["deletionTimestamp"].is_null() {
+    if is_deleted(pod) {
         return Stage::Leaves { node: pod["spec"]["nodeName"].as_str().map(Into::into) };
     }
     let seen = state::of_pod(pod);
@@ -81,6 +90,10 @@ fn of_pod(pod: &Value) -> Stage {
             Stage::Waits(format!("its pod is starting{}", why.map(|why| format!(" ({why})")).unwrap_or_default()))
         }
     }
+}
+
+fn is_deleted(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn condition<'v>(pod: &'v Value, kind: &str, status: &str) -> Option<&'v Value> {
@@ -111,7 +124,7 @@ fn failed(pod: &Value) -> Ending {
         } else {
             "its pod was evicted"
         };
-        return Ending::Lost { why: format!("{what}{node}: {why}") };
+        return Ending::lost(format!("{what}{node}: {why}"));
     }
     let reason = said(&pod["status"], "reason").unwrap_or_default();
     if reason == "DeadlineExceeded" {
@@ -129,7 +142,7 @@ fn failed(pod: &Value) -> Ending {
         },
         None => {
             let message = said(&pod["status"], "message").unwrap_or_default();
-            Ending::Lost { why: format!("its pod failed{node}: {reason} {message}").trim_end().into() }
+            Ending::lost(format!("its pod failed{node}: {reason} {message}").trim_end())
         }
     }
 }
@@ -178,12 +191,17 @@ mod tests {
             )
         };
         let over = |ending: Ending| Stage::Over(ending);
-        let lost = |why: &str| over(Ending::Lost { why: why.into() });
+        let lost = |why: &str| over(Ending::lost(why));
+        // Its program ended because its pod was told to: that is nobody's failure, and the end of a Job that is gone.
+        let mut told = exit(143);
+        told["metadata"]["deletionTimestamp"] = "now".into();
         let oom = pod("Failed", ended(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})));
         for (job, index, pods, wanted) in [
             (Some(&job), 0, vec![pod("Succeeded", json!({}))], over(Ending::Exited(0))),
             (Some(&job), 0, vec![exit(3)], over(Ending::Exited(3))),
             (Some(&job), 0, vec![exit(139)], over(Ending::Signaled(11))),
+            (Some(&job), 0, vec![told.clone()], lost(DELETED)),
+            (None, 0, vec![told], lost("its Job was deleted by somebody else")),
             (Some(&job), 0, vec![oom], over(Ending::OutOfMemory)),
             (Some(&job), 0, vec![pod("Failed", json!({"reason": "DeadlineExceeded"}))], over(Ending::TimeLimit)),
             (
@@ -206,9 +224,9 @@ mod tests {
             ),
         ] {
             let pods: Vec<&Value> = pods.iter().collect();
-            assert_eq!(of(job, index, &pods), wanted);
+            assert_eq!(of(job, index, &pods, None), wanted);
         }
-        assert!(matches!(of(Some(&job), 0, &[&exit(125)]), Stage::Over(Ending::NotStarted { .. })));
+        assert!(matches!(of(Some(&job), 0, &[&exit(125)], None), Stage::Over(Ending::NotStarted { .. })));
     }
 
     #[test]
@@ -220,20 +238,22 @@ mod tests {
         );
         let image = pod("Pending", ended(json!({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}})));
         assert_eq!(
-            of(Some(&job), 0, &[&unscheduled]),
+            of(Some(&job), 0, &[&unscheduled], None),
             Stage::Waits("no node takes its pod: 0/3 nodes are available".into())
         );
-        let Stage::Stuck(why) = of(Some(&job), 0, &[&image]) else { panic!("not stuck") };
+        let Stage::Stuck(why) = of(Some(&job), 0, &[&image], None) else { panic!("not stuck") };
         assert!(why.contains("image i:1 cannot be had"), "{why}");
-        let Stage::Waits(why) = of(Some(&job), 0, &[]) else { panic!("not waiting") };
+        let Stage::Waits(why) = of(Some(&job), 0, &[], None) else { panic!("not waiting") };
         assert!(why.contains("kubectl describe job/j"), "{why}");
+        let Stage::Waits(why) = of(Some(&job), 0, &[], Some("exceeded quota: q")) else { panic!("not waiting") };
+        assert_eq!(why, "its pod is not made yet: exceeded quota: q");
         let mut leaving = pod("Running", json!({}));
         leaving["metadata"]["deletionTimestamp"] = "now".into();
-        assert_eq!(of(Some(&job), 0, &[&leaving]), Stage::Leaves { node: Some("n1".into()) });
+        assert_eq!(of(Some(&job), 0, &[&leaving], None), Stage::Leaves { node: Some("n1".into()) });
         // The youngest counts.
         let mut second = pod("Running", json!({}));
         second["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z".into();
         let first = pod("Failed", json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}));
-        assert_eq!(of(Some(&job), 0, &[&second, &first]), Stage::Runs);
+        assert_eq!(of(Some(&job), 0, &[&second, &first], None), Stage::Runs);
     }
 }

@@ -1,6 +1,7 @@
 //! Which device? Fractions are packed per device, by its UUID, and never add up to more than one (PLAN-2).
 
 use super::room::{GpuMemory, Need};
+use crate::fleet::pool::ANY_MEMORY;
 use crate::queue::host::{Gpu, Held};
 
 pub(in crate::queue) const WHOLE: u32 = 1000;
@@ -16,6 +17,8 @@ pub(in crate::queue) struct Device<'q> {
     sharers: u32,
     /// Of those, the ones that want nobody beside them.
     alone: u32,
+    /// Nobody can look how much of its memory is used, so nobody will ever learn that: how many may share it is said beside it.
+    unseen: bool,
     /// Somebody else's processes are on it.
     pub foreign: bool,
 }
@@ -29,6 +32,7 @@ impl<'q> Device<'q> {
             whole_bytes: gpu.memory_bytes,
             sharers: 0,
             alone: 0,
+            unseen: gpu.memory_bytes >= ANY_MEMORY,
             foreign: gpu.foreign_processes > 0 || gpu.foreign_bytes > FOREIGN_BYTES,
         }
     }
@@ -41,8 +45,12 @@ impl<'q> Device<'q> {
         }
     }
 
+    fn is_alone(&self, need: &Need) -> bool {
+        need.gpu_memory == GpuMemory::Alone && !self.unseen
+    }
+
     pub fn has(&self, milli: u32, need: &Need) -> bool {
-        let alone = need.gpu_memory == GpuMemory::Alone;
+        let alone = self.is_alone(need);
         !self.foreign
             && need.least_gpu_bytes <= self.whole_bytes
             && self.milli >= milli
@@ -55,14 +63,14 @@ impl<'q> Device<'q> {
         self.milli = self.milli.saturating_sub(milli);
         self.memory_bytes = self.memory_bytes.saturating_sub(self.bytes(need));
         self.sharers += 1;
-        self.alone += u32::from(need.gpu_memory == GpuMemory::Alone);
+        self.alone += u32::from(self.is_alone(need));
     }
 
     pub fn give_back(&mut self, milli: u32, need: &Need) {
         self.milli = (self.milli + milli).min(WHOLE);
         self.memory_bytes = (self.memory_bytes + self.bytes(need)).min(self.whole_bytes);
         self.sharers = self.sharers.saturating_sub(1);
-        self.alone = self.alone.saturating_sub(u32::from(need.gpu_memory == GpuMemory::Alone));
+        self.alone = self.alone.saturating_sub(u32::from(self.is_alone(need)));
     }
 }
 

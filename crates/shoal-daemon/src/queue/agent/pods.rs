@@ -120,6 +120,8 @@ pub fn run(pool: &Pool, folder: &Folder, start: &Start, made: Made) -> Result<Ru
         memory_bytes: None,
         prepared: None,
         refused: None,
+        // It is not here: whatever became of the keeper, it was not the run.
+        guarded: false,
     })
 }
 
@@ -149,8 +151,12 @@ pub fn settle(folder: &Folder, over: &mut Over) {
             over.ended = ended.unwrap_or(over.ended);
             over.began = began.unwrap_or(over.began).min(over.ended);
         }
-        None if over.ending == Ending::Stopped || matches!(over.ending, Ending::Lost { .. }) => {}
-        None => over.ending = Ending::Lost { why: "the process that waited for its pod is gone".into() },
+        None => match &mut over.ending {
+            Ending::Stopped => {}
+            // Whatever killed the keeper, it was none of these: they are elsewhere.
+            Ending::Lost { felled, .. } => *felled = false,
+            other => *other = Ending::lost("the process that waited for its pod is gone"),
+        },
     }
 }
 
@@ -240,6 +246,8 @@ mod tests {
         assert_eq!(settled(Ending::Stopped, Some(oom)).0, Ending::Stopped);
         assert_eq!(settled(Ending::Stopped, Some(r#"{"ending":{"exited":0}}"#)).0, Ending::Exited(0));
         assert!(matches!(settled(Ending::Exited(0), None).0, Ending::Lost { .. }));
+        let felled = Ending::Lost { why: "the keeper was killed".into(), felled: true };
+        assert_eq!(settled(felled, None).0, Ending::lost("the keeper was killed"));
         let not = Ending::NotStarted { why: "x".into() };
         assert_eq!(settled(not.clone(), None).0, not);
     }

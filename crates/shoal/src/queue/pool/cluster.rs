@@ -4,7 +4,7 @@ use serde_json::Value;
 use shoal_core::kubernetes::pool::job::POOL;
 use shoal_core::kubernetes::template::Kind;
 use shoal_hosts::kubernetes::request::Selection;
-use shoal_hosts::kubernetes::watch::{Followed, View};
+use shoal_hosts::kubernetes::watch::{Followed, Look, View};
 use shoal_hosts::kubernetes::{Connection, Failure, Wanted, resource};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub struct Seen {
     pub jobs: BTreeMap<String, Value>,
     pods: HashMap<(String, usize), Vec<Value>>,
+    /// Why the controller could not make pods of a Job.
+    refused: HashMap<String, String>,
     /// All of it is known, and is not old.
     pub is_whole: bool,
     /// Why it is not.
@@ -31,6 +33,10 @@ pub struct Seen {
 impl Seen {
     pub fn pods(&self, job: &str, index: usize) -> &[Value] {
         self.pods.get(&(job.to_string(), index)).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn refused(&self, job: &str) -> Option<&str> {
+        self.refused.get(job).map(String::as_str)
     }
 
     fn of(view: &View) -> Seen {
@@ -44,8 +50,13 @@ impl Seen {
                 pods.entry((label("batch.kubernetes.io/job-name").into(), index)).or_default().push(pod.clone());
             }
         }
+        let refused = view.of(2).filter_map(|event| {
+            let of = event["involvedObject"]["name"].as_str()?;
+            Some((of.to_string(), event["message"].as_str()?.to_string()))
+        });
+        let refused = refused.collect();
         let trouble = view.away.as_ref().map(|failure| failure.what.clone());
-        Seen { jobs, pods, is_whole: view.complete && view.away.is_none(), trouble, changes: 0 }
+        Seen { jobs, pods, refused, is_whole: view.complete && view.away.is_none(), trouble, changes: 0 }
     }
 }
 
@@ -73,9 +84,18 @@ impl Cluster {
         let follow = |resource| Followed { resource, which: Selection::labels(labels), optional: false };
         let (jobs, pods) = (resource::of_kind(Kind::Job, &connection.namespace), resource::pods(&connection.namespace));
         let end = Instant::now() + LIFE;
-        connection.follow(&[follow(jobs), follow(pods)], end, |view| {
+        // Who may not read events is told where to look.
+        let refused = Followed {
+            resource: resource::events(&connection.namespace),
+            which: Selection {
+                fields: Some("reason=FailedCreate,involvedObject.kind=Job".into()),
+                ..Selection::default()
+            },
+            optional: true,
+        };
+        connection.follow(&[follow(jobs), follow(pods), refused], end, |view| {
             self.put(Seen::of(view));
-            None::<()>
+            Look::GoOn
         })?;
         Ok(())
     }

@@ -85,6 +85,9 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
             return drop(tell.send(Word { run: None, trouble }));
         }
     };
+    // Of Jobs that somebody before us has decided.
+    let decided = tables.values().flat_map(|table| &table.runs);
+    let asks = decided.filter_map(|name| Some((name.clone(), disk.ask(name).ok()?))).collect();
     let now = Instant::now();
     let mut steward = Steward {
         pool: &pool,
@@ -95,7 +98,7 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
         tell,
         tables,
         unseen: HashMap::new(),
-        asks: HashMap::new(),
+        asks,
         last: HashMap::new(),
         due: (0, now),
         again_at: None,
@@ -236,7 +239,7 @@ impl Steward<'_> {
         for (index, name) in table.runs.iter().enumerate() {
             let Some(run) = runs.get(name).filter(|run| !run.is_over()) else { continue };
             let pods = seen.pods(job, index);
-            let stage = is_shown.then(|| seen::of(made, index, &pods.iter().collect::<Vec<_>>()));
+            let stage = is_shown.then(|| seen::of(made, index, &pods.iter().collect::<Vec<_>>(), seen.refused(job)));
             let is_left = ask_left && self.disk.is_left(name);
             if is_left && !run.is_to_stop() {
                 // Nobody waits for it any more: its keeper is gone. It must not go on unseen, nor begin.
@@ -365,5 +368,5 @@ fn ended(ending: Ending) -> End {
 }
 
 fn abandoned() -> Ending {
-    Ending::Lost { why: "the process that waited for its pod is gone".into() }
+    Ending::lost("the process that waited for its pod is gone")
 }
