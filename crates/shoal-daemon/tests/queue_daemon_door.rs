@@ -106,6 +106,24 @@ fn a_sweep_whose_files_are_not_there_is_refused_until_they_are() {
     assert!(why_refused(answer).contains("is not the tree"));
 }
 
+/// A queue of this machine alone would take everything in and start nothing until its daemon is started again.
+#[test]
+fn the_only_host_is_not_removed_if_it_is_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = How::at(&folder.path().join("q")).env("FAKE_AGENT", "/nowhere").start();
+    let mut client = daemon.client();
+    let mut names = || match client.ask(&Request::Hosts, &[]).unwrap().0 {
+        Answer::Hosts { hosts } => hosts.into_iter().map(|host| host.name).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let before = names();
+    assert_eq!(before.len(), 1);
+    let remove = Request::RemoveHost { name: before[0].clone(), lost: true };
+    let why = why_refused(daemon.client().ask(&remove, &[]).map(|(answer, _)| answer));
+    assert!(why.contains("the only host"), "{why}");
+    assert_eq!(names(), before);
+}
+
 #[test]
 fn ten_clients_at_once_start_one_daemon_which_leaves_when_there_is_nothing_to_do() {
     let folder = tempfile::tempdir().unwrap();

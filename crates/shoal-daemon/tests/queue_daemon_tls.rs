@@ -150,6 +150,48 @@ fn another_daemon_in_its_place_is_noticed() {
     drop(folder);
 }
 
+/// Pieces of both come in turns, and each belongs into a folder of its own.
+#[test]
+fn processes_of_a_gang_on_one_host_have_a_place_each() {
+    let scene = scene();
+    let mut client = scene.daemon.client();
+    let mut gang = sweep("gang", 1);
+    gang.wants.ranks = 2;
+    submit(&mut client, &gang).unwrap();
+    let mut line = FakeLine { stream: scene.dial(Kind::Agent, &scene.token("node3", Role::Host)) };
+    line.hear();
+    line.hello("boot", 2, vec![], vec![]);
+    let starts = line.starts_of(2);
+    let tars: Vec<Vec<u8>> =
+        starts.iter().map(|start| tar_of("mine", &vec![b'0' + start.rank as u8; 150_000])).collect();
+    let piece = |line: &mut FakeLine, n: usize, from: usize, to: usize| {
+        let (start, last) = (&starts[n], to == tars[n].len());
+        let result = FromHost::Result { attempt: start.attempt.clone(), at: from as u64, last, rank: start.rank };
+        line.say_with(&result, &tars[n][from..to]);
+    };
+    piece(&mut line, 0, 0, 100_000);
+    piece(&mut line, 1, 0, 100_000);
+    let results = scene.daemon.store.results();
+    for n in [1, 0] {
+        let Publish::Send(name) = starts[n].publish.clone() else { panic!("{:?}", starts[n].publish) };
+        piece(&mut line, n, 100_000, tars[n].len());
+        let heard = line.hear();
+        let ToHost::Published { problem: None, rank, .. } = heard else { panic!("{heard:?}") };
+        assert_eq!(rank, starts[n].rank);
+        let mine = std::fs::read(results.join(&name).join("mine")).unwrap();
+        assert!(mine.len() == 150_000 && mine.iter().all(|byte| *byte == b'0' + rank as u8), "{name}");
+    }
+}
+
+fn tar_of(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, name, content).unwrap();
+    tar.into_inner().unwrap()
+}
+
 #[test]
 fn an_agent_calls_in_runs_and_sends_its_results() {
     let scene = scene();
@@ -161,19 +203,17 @@ fn an_agent_calls_in_runs_and_sends_its_results() {
     line.hello("boot", 1, vec![], vec![]);
     let start = line.starts().remove(0);
     let Publish::Send(name) = start.publish.clone() else { panic!("{:?}", start.publish) };
-    let mut tar = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_gnu();
-    header.set_size(300_000);
-    header.set_mode(0o644);
-    tar.append_data(&mut header, "out/loss.csv", &vec![b'7'; 300_000][..]).unwrap();
-    let tar = tar.into_inner().unwrap();
+    let tar = tar_of("out/loss.csv", &vec![b'7'; 300_000]);
     let results = scene.daemon.store.results();
     // Twice: the word of the first time did not arrive.
     for time in 0..2 {
         let mut at = 0;
         for piece in tar.chunks(100_000) {
             let last = at + piece.len() == tar.len();
-            line.say_with(&FromHost::Result { attempt: start.attempt.clone(), at: at as u64, last }, piece);
+            line.say_with(
+                &FromHost::Result { attempt: start.attempt.clone(), at: at as u64, last, rank: start.rank },
+                piece,
+            );
             at += piece.len();
             if !last && time == 0 {
                 assert!(!results.join(&name).exists(), "complete or absent");
@@ -188,7 +228,7 @@ fn an_agent_calls_in_runs_and_sends_its_results() {
     line.acknowledged();
     assert_eq!(states(&mut client, "mlp"), [RunState::Finished]);
     // Of a run that it does not have.
-    line.say_with(&FromHost::Result { attempt: attempt("mlp", 0, 7), at: 0, last: true }, &tar);
+    line.say_with(&FromHost::Result { attempt: attempt("mlp", 0, 7), at: 0, last: true, rank: 0 }, &tar);
     assert!(matches!(line.hear(), ToHost::Published { problem: Some(_), .. }));
     // Another line of the same host takes the place of the first.
     let token = scene.token("node3", Role::Host);

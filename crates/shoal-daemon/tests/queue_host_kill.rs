@@ -76,7 +76,7 @@ impl Daemon {
 
     /// What was told on a line; lost ones are given out again as new attempts.
     fn hear(&mut self, line: &mut Line) {
-        self.sent.extend(line.results.clone());
+        self.sent.extend(line.results.iter().map(|((attempt, _), tar)| (attempt.clone(), tar.clone())));
         for ended in line.ended.values() {
             let known = self.ended.get(&ended.attempt);
             // A keeper that is killed may have forgotten that an end was acknowledged, and nothing of its run is left.

@@ -54,7 +54,7 @@ fn results_go_to_a_daemon_that_takes_them_and_stay_if_it_never_will() {
     let mut line = Line::open(&place);
     let ended = line.run(sh(0, "head -c 700000 /dev/zero > big; echo hi > small"));
     assert_eq!(ended.results.as_deref(), Some("s/runs/param_000/t_num0"));
-    let tar = line.results[&attempt(0, 1)].clone();
+    let tar = line.results[&(attempt(0, 1), 0)].clone();
     let mut archive = tar::Archive::new(&tar[..]);
     let mut names: Vec<String> =
         archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().to_str().unwrap().to_string()).collect();
@@ -62,17 +62,45 @@ fn results_go_to_a_daemon_that_takes_them_and_stay_if_it_never_will() {
     assert_eq!(names, ["big", "run.json", "small"]);
     line.takes_results = false;
     line.start(vec![sh(1, "echo hi > small")]);
-    line.wait("its results", |line| line.results.contains_key(&attempt(1, 1)).then_some(()));
+    line.wait("its results", |line| line.results.contains_key(&(attempt(1, 1), 0)).then_some(()));
     // The line breaks before the daemon has said anything: they come again.
     drop(line);
     let mut line = Line::open(&place);
     assert!(line.alive.contains(&attempt(1, 1)), "it is not over before its results are somewhere");
     line.takes_results = false;
-    line.wait("its results", |line| line.results.contains_key(&attempt(1, 1)).then_some(()));
-    line.say(&ToHost::Published { attempt: attempt(1, 1), problem: Some("no such run".into()) });
+    line.wait("its results", |line| line.results.contains_key(&(attempt(1, 1), 0)).then_some(()));
+    line.say(&ToHost::Published { attempt: attempt(1, 1), problem: Some("no such run".into()), rank: 0 });
     let ended = line.end_of(&attempt(1, 1));
     assert!(matches!(&ended.ending, Ending::NotPublished { why } if why.contains("no such run")), "{ended:?}");
     assert_eq!(fs::read_to_string(place.store().join("attempts/s_1.0_1/small")).unwrap(), "hi\n");
+}
+
+/// Both leave something at the same time, and the second is in its place first.
+#[test]
+fn processes_of_a_gang_on_one_host_send_their_results_each_for_itself() {
+    let place = Place::new();
+    let mut line = Line::open(&place);
+    line.takes_results = false;
+    let starts = (0..2).map(|rank| Start { rank, ..sh(0, &format!("echo {rank} > mine")) });
+    line.start(starts.collect());
+    let both = |line: &mut Line| (line.results.len() == 2).then_some(());
+    line.wait("results of both", both);
+    for (rank, mine) in [(0, "0\n"), (1, "1\n")] {
+        line.wait("all of it", |line| {
+            let mut archive = tar::Archive::new(&line.results[&(attempt(0, 1), rank)][..]);
+            let mut file =
+                archive.entries().ok()?.flatten().find(|e| e.path().is_ok_and(|path| path.ends_with("mine")))?;
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut file, &mut text).ok()?;
+            assert_eq!(text, mine);
+            Some(())
+        });
+    }
+    for rank in [1, 0] {
+        assert!(!line.ended.contains_key(&(attempt(0, 1), rank)), "not over before its own results are somewhere");
+        line.say(&ToHost::Published { attempt: attempt(0, 1), problem: None, rank });
+        line.wait("its end", |line| line.ended.get(&(attempt(0, 1), rank)).cloned());
+    }
 }
 
 #[test]

@@ -84,8 +84,21 @@ fn pausing_explaining_following_and_stopping() {
     assert_eq!(hosts["hosts"].as_array().map(Vec::len), Some(1), "{hosts}");
     assert!(desk.says(&["hosts"]).contains(" up "));
 
-    // A drained host gets nothing more, until it is taken back.
+    // Where runs were is found when they are over, too.
     let name = hosts["hosts"][0]["name"].as_str().expect("a name").to_string();
+    assert_eq!(desk.says(&["ps", "mlp", "--host", &name]).matches("finished").count(), 3);
+    assert_eq!(desk.json(&["ps", "--state", "finished", "--host", &name, "--json"])["total"], 3);
+    assert_eq!(desk.json(&["ps", "--host", &name, "--json"])["total"], 0, "nothing is there now");
+    let groups = desk.json(&["ps", "mlp", "--group-by", "host", "--json"]);
+    assert_eq!(
+        (&groups["groups"][0]["group"], &groups["groups"][0]["runs"]["finished"]),
+        (&name.as_str().into(), &3.into())
+    );
+
+    // It is all there is: without it, nothing could ever run.
+    desk.fails(1, &["hosts", "--remove", &name], &["the only host"]);
+
+    // A drained host gets nothing more, until it is taken back.
     desk.says(&["drain", &name]);
     let again = waiting(&desk, "next", 1);
     std::fs::write(&again, "").expect("a file");
@@ -120,6 +133,23 @@ fn the_daemon_ends_and_runs_do_not() {
     until(support::desk::BOUND, "its socket", || desk.store().join("socket").exists().then_some(()));
     desk.says(&["serve", "--stop"]);
     assert!(meant.wait().expect("an end").success());
+}
+
+#[test]
+fn a_project_without_the_package_is_told_so() {
+    let desk = Desk::new();
+    let python = desk.file("venv/bin/python", "#!/bin/sh\nexec python3 -S -I \"$@\"\n");
+    let mut permissions = std::fs::metadata(&python).expect("a file").permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+    std::fs::set_permissions(&python, permissions).expect("its mode");
+    let mut ludwig = desk.shoal(&["ludwig", "-n"]);
+    let done = ludwig.env("VIRTUAL_ENV", desk.work().join("venv")).output().expect("shoal runs");
+    assert_eq!(done.status.code(), Some(3));
+    assert!(
+        text(&done.stderr).contains("has no package `shoal`\n  hint: activate the virtualenv"),
+        "{}",
+        text(&done.stderr)
+    );
 }
 
 #[test]

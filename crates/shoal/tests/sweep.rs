@@ -224,6 +224,9 @@ fn what_is_wrong_is_said_where_it_is() {
     desk.looks_like("sweep_no_values", &["sweep", "--grid", "lr", "--", "sh", "train.sh"]);
     desk.looks_like("sweep_nothing", &["sweep"]);
     desk.fails(2, &["sweep", "none.yaml"], &["none.yaml: No such file"]);
+    // Which of the two should run?
+    desk.file("good.yaml", "command: sh train.sh\ngrid:\n  lr: [1]\n");
+    desk.fails(2, &["sweep", "good.yaml", "--dry-run", "--", "sh", "other.sh"], &["cannot be used with"]);
     desk.fails(2, &["sweep", "--name", "-x y", "--", "true"], &[]);
     desk.fails(2, &["sweep", "--gpu-memory", "4G", "--", "true"], &["--gpus"]);
     desk.fails(2, &["sweep", "--env", "SHOAL_RUN=1", "--", "true"], &["set by every run itself"]);

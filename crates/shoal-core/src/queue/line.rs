@@ -9,7 +9,7 @@ use super::{Attempt, Moment};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever the meaning of a message does (WIRE-1).
-pub const LINE_VERSION: u32 = 2;
+pub const LINE_VERSION: u32 = 3;
 pub const JSON_LIMIT: usize = 4 << 20;
 pub const BODY_LIMIT: usize = 1 << 20;
 
@@ -54,6 +54,9 @@ pub enum ToHost {
     Published {
         attempt: Attempt,
         problem: Option<String>,
+        /// Whose, of a gang: several of its processes may be on one host.
+        #[serde(default, skip_serializing_if = "is_first")]
+        rank: u32,
     },
     /// Output of an attempt from this byte on, and whatever comes if `follow`. `ask` comes back with every piece.
     Log {
@@ -115,6 +118,9 @@ pub enum FromHost {
         attempt: Attempt,
         at: u64,
         last: bool,
+        /// Which process of a gang left it.
+        #[serde(default, skip_serializing_if = "is_first")]
+        rank: u32,
     },
     /// A piece of output (the body). `end`: nothing more will come.
     Log {

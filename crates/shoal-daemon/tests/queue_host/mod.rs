@@ -161,7 +161,7 @@ pub struct Line {
     pub acknowledges: bool,
     /// Whether results that are sent are taken.
     pub takes_results: bool,
-    pub results: BTreeMap<Attempt, Vec<u8>>,
+    pub results: BTreeMap<(Attempt, u32), Vec<u8>>,
 }
 
 impl Line {
@@ -250,14 +250,14 @@ impl Line {
         };
         match &message {
             FromHost::Ended { ended } => self.take_ends(ended.clone()),
-            FromHost::Result { attempt, at, last } => {
-                let bytes = self.results.entry(attempt.clone()).or_default();
+            FromHost::Result { attempt, at, last, rank } => {
+                let bytes = self.results.entry((attempt.clone(), *rank)).or_default();
                 if *at == 0 {
                     bytes.clear();
                 }
                 bytes.extend_from_slice(&body);
                 if *last && self.takes_results {
-                    self.say(&ToHost::Published { attempt: attempt.clone(), problem: None });
+                    self.say(&ToHost::Published { attempt: attempt.clone(), problem: None, rank: *rank });
                 }
             }
             _ => {}

@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     pub state: Vec<State>,
 
-    /// Only runs of the queue that are, or were last, on this host.
+    /// Only runs of the queue that are on this host; with a sweep, --state or --all also those that ended there.
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
 
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "USER")]
     pub owner: Option<String>,
 
-    /// Count the queue's runs instead of listing them.
+    /// Count the queue's runs instead of listing them; by host only those that run, unless a sweep, --state or --all is given.
     #[arg(long, value_name = "WHAT")]
     pub group_by: Option<Group>,
 

@@ -137,8 +137,8 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// The command and its arguments, after `--`.
-    #[arg(last = true, value_name = "COMMAND")]
+    /// The command and its arguments, after `--`. A file says its own.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "from_json"])]
     pub command: Vec<String>,
 }
 

@@ -6,10 +6,20 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+/// As `-m shoal.ludwig`, but a Python without the package says so, and how it gets one.
+const START: &str = r#"
+import importlib.util, runpy, sys
+if importlib.util.find_spec("shoal") is None:
+    print(f"shoal ludwig: {sys.executable} has no package `shoal`", file=sys.stderr)
+    print("  hint: activate the virtualenv of the project, and install the wheel `shoal` in it", file=sys.stderr)
+    sys.exit(3)
+runpy.run_module("shoal.ludwig", run_name="__main__", alter_sys=True)
+"#;
+
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let python = python();
     let mut command = Command::new(&python);
-    command.args(["-m", "shoal.ludwig"]).args(&args.args);
+    command.args(["-c", START]).args(&args.args);
     // It takes our place: signals, terminal and exit code are its own.
     let failed = command.exec();
     let hint = "activate the virtualenv of the project, with shoal installed in it";

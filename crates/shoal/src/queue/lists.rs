@@ -18,7 +18,7 @@ pub fn sweeps(rows: &[SweepRow], now: Moment, width: usize) -> String {
         right("RUNNING", 0),
         right("WAITING", 0),
         right("FAILED", 0),
-        right("STOPPED", 4),
+        right("STOPPED", 0),
         left("LEFT", 2, 20),
         left("AGE", 6, 20),
         left("", 3, 100),

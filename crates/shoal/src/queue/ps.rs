@@ -133,17 +133,21 @@ pub fn runs(args: &Args) -> Result<ExitCode, NotBegun> {
         super::host::find(&mut queue, name)?;
     }
     let states = args.state.iter().map(|state| (*state).into()).collect();
-    let filter = Filter { target, states, owner: args.owner.clone(), host: args.host.clone() };
+    // Where runs ended is in the journal, page by page; where they are is known at once.
+    let ended_too = args.host.is_some() && (target.is_some() || !args.state.is_empty() || args.all);
+    let host = args.host.clone();
+    let filter = Filter { target, states, owner: args.owner.clone(), host: host.clone().filter(|_| !ended_too) };
+    let host = host.filter(|_| ended_too);
     if let Some(group) = args.group_by {
-        return groups(args, &mut queue, filter, group);
+        return groups(args, &mut queue, filter, host.as_deref(), group);
     }
     if args.json {
-        let rows = all(&mut queue, &filter)?;
+        let rows = all(&mut queue, &filter, host.as_deref())?;
         crate::say::line(json!({ "total": rows.len(), "runs": rows }));
         return Ok(Exit::Success.into());
     }
-    let (rows, total) = match args.all {
-        true => all(&mut queue, &filter).map(|rows| (rows, 0))?,
+    let (rows, total) = match args.all || host.is_some() {
+        true => all(&mut queue, &filter, host.as_deref()).map(|rows| (rows, 0))?,
         false => queue.runs(&filter, 0, FIRST)?,
     };
     crate::say::out(lists::runs(&rows, times::now(), table::width()));
@@ -153,19 +157,32 @@ pub fn runs(args: &Args) -> Result<ExitCode, NotBegun> {
     Ok(Exit::Success.into())
 }
 
-fn all(queue: &mut Queue, filter: &Filter) -> Result<Vec<RunRow>, NotBegun> {
+/// Of this host only, if one is named.
+fn all(queue: &mut Queue, filter: &Filter, host: Option<&str>) -> Result<Vec<RunRow>, NotBegun> {
     let mut rows: Vec<RunRow> = Vec::new();
+    let mut read = 0;
     loop {
-        let (page, total) = queue.runs(filter, rows.len() as u32, PAGE)?;
-        let is_last = page.is_empty() || (rows.len() + page.len()) as u64 >= total;
-        rows.extend(page);
+        let (page, total) = queue.runs(filter, read, PAGE)?;
+        read += page.len() as u32;
+        let is_last = page.is_empty() || u64::from(read) >= total;
+        rows.extend(page.into_iter().filter(|row| is_of(row, host)));
         if is_last {
             return Ok(rows);
         }
     }
 }
 
-fn groups(args: &Args, queue: &mut Queue, mut filter: Filter, group: Group) -> Result<ExitCode, NotBegun> {
+fn is_of(row: &RunRow, host: Option<&str>) -> bool {
+    host.is_none_or(|host| row.hosts.iter().any(|there| there == host))
+}
+
+fn groups(
+    args: &Args,
+    queue: &mut Queue,
+    mut filter: Filter,
+    host: Option<&str>,
+    group: Group,
+) -> Result<ExitCode, NotBegun> {
     let mut counts: BTreeMap<String, [u64; 5]> = BTreeMap::new();
     let head = match group {
         Group::Sweep => "SWEEP",
@@ -173,14 +190,14 @@ fn groups(args: &Args, queue: &mut Queue, mut filter: Filter, group: Group) -> R
         Group::State => "STATE",
     };
     let needs_runs = group == Group::Host
-        || filter.host.is_some()
+        || args.host.is_some()
         || filter.target.as_ref().is_some_and(|t| target::name_of(t) != t.to_string());
     if needs_runs {
-        if filter.states.is_empty() && group == Group::Host {
-            // Where runs were before is history; where they are is the question.
+        if filter.states.is_empty() && group == Group::Host && args.target.is_none() && !args.all {
+            // Of everything there ever was, where runs were before is history; where they are is the question.
             filter.states = vec![RunState::Running];
         }
-        for row in all(queue, &filter)? {
+        for row in all(queue, &filter, host)? {
             let whats = match group {
                 Group::Sweep => vec![row.run.sweep.clone()],
                 Group::State => vec![lists::word(row.state).to_string()],

@@ -30,6 +30,8 @@ pub const fn right(head: &'static str, spare: u8) -> Column {
 
 /// Columns are not cut below this.
 const READABLE: usize = 6;
+/// Long texts are cut to this before anything else is left out for them.
+const TELLING: usize = 24;
 
 /// As a terminal of this width shows it. Columns in which every row is empty are left out.
 pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
@@ -42,7 +44,8 @@ pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String 
             (widest > 0 || rows.is_empty()).then_some((k, widest.max(column.head.chars().count())))
         })
         .collect();
-    let total = |shown: &[(usize, usize)]| shown.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
+    let natural: Vec<(usize, usize)> = shown.clone();
+    shrink(&mut shown, width, TELLING);
     while total(&shown) > width {
         let Some(at) = (0..shown.len()).max_by_key(|at| columns[shown[*at].0].spare) else { break };
         if columns[shown[at].0].spare == 0 {
@@ -50,12 +53,13 @@ pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String 
         }
         shown.remove(at);
     }
-    // Nothing more can be left out: the widest is cut, and the next, until it fits or nothing could be read any more. What a line is
-    // about stays whole: people copy it.
-    while total(&shown) > width {
-        let others = shown.iter_mut().filter(|(k, width)| *k > 0 && *width > READABLE);
-        let Some((_, widest)) = others.max_by_key(|(_, width)| *width) else { break };
-        *widest -= 1;
+    // Nothing more can be left out.
+    shrink(&mut shown, width, READABLE);
+    // What was left out may have made room.
+    while total(&shown) < width {
+        let wanted = |k: usize| natural.iter().find(|(known, _)| *known == k).map_or(0, |(_, width)| *width);
+        let Some((_, short)) = shown.iter_mut().find(|(k, width)| *width < wanted(*k)) else { break };
+        *short += 1;
     }
     let line = |text: &dyn Fn(usize) -> String| {
         let cells: Vec<String> = shown
@@ -72,6 +76,19 @@ pub fn render(columns: &[Column], rows: &[Vec<String>], width: usize) -> String 
         out.push_str(&line(&|k| cell(row, k)));
     }
     out
+}
+
+fn total(shown: &[(usize, usize)]) -> usize {
+    shown.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2)
+}
+
+/// The widest is cut, and the next, until all fit or none is wider than `least`. What a line is about stays whole: people copy it.
+fn shrink(shown: &mut [(usize, usize)], width: usize, least: usize) {
+    while total(shown) > width {
+        let others = shown.iter_mut().filter(|(k, width)| *k > 0 && *width > least);
+        let Some((_, widest)) = others.max_by_key(|(_, width)| *width) else { break };
+        *widest -= 1;
+    }
 }
 
 /// How wide the screen is: the terminal, or what COLUMNS says; a file is as wide as it takes.
@@ -120,6 +137,22 @@ mod tests {
         assert_eq!(narrow, "RUN        N  WHY\nmlp:1.0    3  a long re...\nmlp:10.0  12\n");
         let least = render(&COLUMNS, &rows, 1);
         assert_eq!(least, "RUN\nmlp:1.0\nmlp:10.0\n");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_before_others_go_for_it() {
+        let columns = [left("RUN", 0, 20), left("STATE", 0, 60), left("HOST", 2, 30), left("WHY", 3, 100)];
+        let rows = [row(["a:0", "failed: there is no program of this name", "vm", "mend it and submit it again"])];
+        let text = render(&columns, &rows, 62);
+        assert_eq!(
+            text.lines().next().map(|line| line.split_whitespace().collect()),
+            Some(vec!["RUN", "STATE", "HOST", "WHY"])
+        );
+        assert!(text.contains("failed: there is no") && text.contains("mend it and submit"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 62), "{text}");
+        // Less room: the last goes, and the state has what it had.
+        let text = render(&columns, &rows, 50);
+        assert!(text.contains("failed: there is no program of this ...  vm"), "{text}");
     }
 
     #[test]

@@ -52,6 +52,17 @@ mlp:2  0.1   256    1          nan            -  diverged, \"badly\"           1
     assert!(widths.len() <= 2, "{text}");
 }
 
+/// `0.3...` is no number.
+#[test]
+fn numbers_are_whole_or_left_out() {
+    let choice =
+        Choice { columns: ["cell", "lr", "loss", "acc", "seconds"].map(String::from).into(), ..Choice::default() };
+    let text = made(&sample(), &choice).text(40);
+    assert!(text.contains("0.51 ± 0.13") && text.contains("0.92 ± 0.13"), "{text}");
+    assert!(!text.contains("..."), "{text}");
+    assert_eq!(text.lines().last(), Some("not shown: seconds"));
+}
+
 #[test]
 fn columns_are_chosen_and_lines_sorted() {
     let sorted = |sort: &str, runs| {

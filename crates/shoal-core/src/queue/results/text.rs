@@ -4,25 +4,27 @@ use super::numbers::{digits, written};
 use super::table::{Cell, Kind, Table};
 use crate::queue::render::text::word;
 
-/// No column is cut below this, and none is wider than the other from the start.
+/// No column is cut below this, and none is wider than the other from the start. Numbers are never cut: half of one is another one.
 const NARROWEST: usize = 6;
 const WIDEST: usize = 40;
 const GAP: &str = "  ";
 
 impl Table {
-    /// No line is wider than `width` columns: cells are cut, and then whole columns left out, from the right, which is said.
+    /// No line is wider than `width` columns: texts are cut, and then whole columns left out, from the right, which is said.
     pub fn text(&self, width: usize) -> String {
         let width = width.max(20);
         let heads = self.columns.iter().map(|column| clean(&column.name)).collect();
         let rows: Vec<Vec<String>> =
             std::iter::once(heads).chain(self.lines.iter().map(|line| line.iter().map(shown).collect())).collect();
-        let (widths, left_out) = fitting(&rows, width);
+        let least: Vec<usize> = (0..self.columns.len()).map(|column| self.least(column)).collect();
+        let (widths, left_out) = fitting(&rows, &least, width);
         let mut text = String::new();
         for row in &rows {
-            let cells = row.iter().zip(&widths).zip(&self.columns).map(|((cell, width), column)| {
-                let left = matches!(column.kind, Kind::Id | Kind::Host | Kind::Folder | Kind::Parameter(_));
-                padded(&cut(cell, *width), *width, left)
-            });
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .zip(&self.columns)
+                .map(|((cell, width), column)| padded(&cut(cell, *width), *width, is_text(&column.kind)));
             text.push_str(cells.collect::<Vec<_>>().join(GAP).trim_end());
             text.push('\n');
         }
@@ -32,6 +34,13 @@ impl Table {
             text.push('\n');
         }
         text
+    }
+
+    /// What stands above numbers may be cut.
+    fn least(&self, column: usize) -> usize {
+        let number = |cell: &&Cell| matches!(cell, Cell::Count(_) | Cell::Number(_) | Cell::Mean(_));
+        let numbers = self.lines.iter().filter_map(|line| line.get(column)).filter(number);
+        numbers.map(|cell| cells_of(&shown(cell))).max().unwrap_or(0).max(NARROWEST)
     }
 }
 
@@ -52,8 +61,12 @@ fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+fn is_text(kind: &Kind) -> bool {
+    matches!(kind, Kind::Id | Kind::Host | Kind::Folder | Kind::Parameter(_))
+}
+
 /// The widths of those columns that have room, and how many have none.
-fn fitting(rows: &[Vec<String>], width: usize) -> (Vec<usize>, usize) {
+fn fitting(rows: &[Vec<String>], least: &[usize], width: usize) -> (Vec<usize>, usize) {
     let columns = rows.first().map_or(0, Vec::len);
     let natural =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cells_of(cell)).max().unwrap_or(0);
@@ -61,15 +74,17 @@ fn fitting(rows: &[Vec<String>], width: usize) -> (Vec<usize>, usize) {
     let mut widths: Vec<usize> = (0..columns).map(natural).collect();
     if total(&widths) > width {
         // Where there is room, paths stay whole: they are there to be copied.
-        widths.iter_mut().for_each(|one| *one = (*one).min(WIDEST));
+        widths.iter_mut().zip(least).for_each(|(one, least)| *one = (*one).min(WIDEST.max(*least)));
     }
     loop {
         if total(&widths) <= width {
             return (widths.clone(), columns - widths.len());
         }
-        match widths.iter_mut().max().filter(|widest| **widest > NARROWEST) {
-            Some(widest) => *widest -= 1,
-            None => drop(widths.pop()),
+        let cuttable = (0..widths.len()).filter(|at| widths[*at] > least[*at]);
+        match cuttable.max_by_key(|at| widths[*at]) {
+            Some(widest) => widths[widest] -= 1,
+            None if widths.len() > 1 => drop(widths.pop()),
+            None => widths.iter_mut().for_each(|one| *one = width.min(*one)),
         }
     }
 }

@@ -21,6 +21,8 @@ use ahead::Ahead;
 
 /// Rows for one question, at most.
 const MOST_ROWS: u32 = 100;
+/// Sweeps that wait for each other in a row: further ones are not looked at.
+const LONGEST_CHAIN: u32 = 50;
 
 /// A code for programs, a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +78,7 @@ fn row(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<Wh
     let slot = state.runs.get(key.1)?;
     let run = state.run_id(key.1)?;
     let why = match slot.state {
-        State::Waiting => waits(queue, state, key, now),
+        State::Waiting => waits(queue, state, key, now, LONGEST_CHAIN),
         State::Live => lives(queue, state, key, now)?,
         State::Finished => reason("done", "it has finished"),
         State::Failed => failed(state, key.1, &run, slot.free),
@@ -130,9 +132,11 @@ fn lives(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Option<
     Some(reason("running", format!("it runs on {on}")))
 }
 
-fn waits(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Reason {
+fn waits(queue: &Queue, state: &SweepState, key: RunKey, now: Moment, chain: u32) -> Reason {
     if let Some(closed) = gate::closed(queue, state, now) {
-        return said(closed, &state.sweep.name);
+        let others = chain.checked_sub(1);
+        let stands = others.and_then(|chain| stands(queue, &closed, now, chain));
+        return stands.unwrap_or_else(|| said(closed, &state.sweep.name));
     }
     let need = Need::of(state);
     let held = queue.users.get(state.user as usize).map_or(0, |user| user.held);
@@ -161,6 +165,20 @@ fn waits(queue: &Queue, state: &SweepState, key: RunKey, now: Moment) -> Reason 
         (true, _) => ("hosts_busy", busy(before)),
     };
     Reason { code, text, starts_at, forever: false }
+}
+
+/// Whether the sweep that has to be complete before will never be, as things are.
+fn stands(queue: &Queue, closed: &Closed, now: Moment, chain: u32) -> Option<Reason> {
+    let Closed::WaitsFor { sweep, moves: true, .. } = closed else { return None };
+    let key = queue.sweep_key(sweep)?;
+    let other = queue.sweeps.get(&key)?;
+    if other.runs.count(State::Live) > 0 {
+        return None;
+    }
+    let why = waits(queue, other, (key, other.runs.waiting_from(0)?), now, chain);
+    let text =
+        || format!("`{sweep}` has to be complete before it starts, and that cannot start as things are: {}", why.text);
+    why.forever.then(|| forever(reason("waits_for_sweep", text())))
 }
 
 fn busy(before: u64) -> String {

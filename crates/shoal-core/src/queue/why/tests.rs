@@ -78,6 +78,28 @@ fn a_sweep_after_one_that_failed_waits_for_ever() {
 }
 
 #[test]
+fn a_sweep_behind_one_that_can_never_start_waits_for_ever() {
+    let mut bench = Bench::with(&[("a", 1)]);
+    bench.submit(wanting("large", |it| it.wants.cpus_milli = 9000));
+    bench.submit(wanting("second", |it| it.after = vec!["large".into()]));
+    bench.submit(wanting("third", |it| it.after = vec!["second".into()]));
+    bench.go();
+    for name in ["large", "second", "third"] {
+        assert!(ask(&bench, name).forever, "{name}");
+    }
+    let row = ask(&bench, "third");
+    assert_eq!(row.code, "waits_for_sweep");
+    assert!(
+        row.reason.contains("`second`") && row.reason.contains("`large`") && row.reason.contains("9 CPUs"),
+        "{}",
+        row.reason
+    );
+    // Somebody who was not heard of yet may take the first.
+    bench.apply(Event::HostAdded { at: 0, policy: policy("b") });
+    assert!(!ask(&bench, "third").forever);
+}
+
+#[test]
 fn hosts_that_take_nothing_say_why() {
     type Case = (&'static str, fn(&mut Bench));
     let cases: [Case; 7] = [

@@ -81,11 +81,11 @@ impl Session {
     }
 
     /// The daemon has put them in place, or never will.
-    pub fn sent(&mut self, attempt: &Attempt, problem: Option<String>) {
+    pub fn sent(&mut self, attempt: &Attempt, rank: u32, problem: Option<String>) {
         let done = problem.map_or(Ok(()), |why| Err(Problem::Never(why)));
-        let is_sent = |known: Option<&Known>| matches!(known, Some(Known::Publishing(p)) if matches!(p.looked.note.publish, Publish::Send(_)));
-        let name = self.names_of(attempt).into_iter().find(|name| is_sent(self.runs.get(name)));
-        if let Some(name) = name {
+        let name = name(attempt, rank);
+        let known = self.runs.get(&name);
+        if matches!(known, Some(Known::Publishing(p)) if matches!(p.looked.note.publish, Publish::Send(_))) {
             self.published(&name, done);
         }
     }

@@ -17,13 +17,14 @@ const PIECE: usize = 256 << 10;
 struct Pieces<'a> {
     outbox: &'a Arc<Outbox>,
     attempt: &'a Attempt,
+    rank: u32,
     at: u64,
     held: Vec<u8>,
 }
 
 impl Pieces<'_> {
     fn send(&mut self, last: bool) -> io::Result<()> {
-        let message = FromHost::Result { attempt: self.attempt.clone(), at: self.at, last };
+        let message = FromHost::Result { attempt: self.attempt.clone(), at: self.at, last, rank: self.rank };
         if !self.outbox.send_piece(&message, &self.held) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -50,7 +51,7 @@ impl Write for Pieces<'_> {
 
 /// Sends all that is in its folder and not ours, and `run.json`. Whether it arrived is heard later.
 pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, here: &Here) -> io::Result<()> {
-    let pieces = Pieces { outbox, attempt: &note.attempt, at: 0, held: Vec::with_capacity(PIECE) };
+    let pieces = Pieces { outbox, attempt: &note.attempt, rank: note.rank, at: 0, held: Vec::with_capacity(PIECE) };
     let mut tar = tar::Builder::new(pieces);
     tar.follow_symlinks(false);
     let file = about::name(room, note);

@@ -63,7 +63,8 @@ impl Journal {
     /// Runs that succeeded. Of a gang, `ranks` processes have to have; its first one speaks for it.
     pub fn finished(&self, sweep: &str, ranks: u32, from: u32, limit: u32) -> Result<Finished, JournalError> {
         let fail = |e| JournalError::of(&self.path, e);
-        let whole = "SELECT min(seq) AS seq FROM ended INDEXED BY succeeded WHERE success AND sweep = ?1 \
+        // A bare column is of the row that has the least: of rank 0, whoever of them ended first.
+        let whole = "SELECT seq, min(rank) FROM ended INDEXED BY succeeded WHERE success AND sweep = ?1 \
                      GROUP BY cell, rep, number HAVING count(*) >= ?2";
         let single = "SELECT seq FROM ended INDEXED BY succeeded WHERE success AND sweep = ?1 AND ?2 = 1";
         let which = if ranks > 1 { whole } else { single };

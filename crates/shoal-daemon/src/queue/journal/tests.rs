@@ -94,6 +94,7 @@ fn a_gang_has_succeeded_when_all_of_it_has() {
     let page = journal.finished("mlp", 2, 0, 9).unwrap();
     assert_eq!((page.total, page.rows.len()), (1, 1));
     assert_eq!(page.rows[0].ended.attempt, attempt(0, 0, 2));
+    assert_eq!(page.rows[0].ended.rank, 0, "whoever ended first");
 }
 
 #[test]

@@ -93,7 +93,9 @@ impl Daemon {
             Message::Said { host, line, message } => self.said(&host, line, message, turn),
             Message::Down { host, line, why } => self.down(&host, line, &why, turn),
             Message::Unreachable { host, why } => self.unreachable(host, why),
-            Message::PublishTo { host, attempt, reply } => drop(reply.try_send(self.publish_to(&host, &attempt))),
+            Message::PublishTo { host, attempt, rank, reply } => {
+                drop(reply.try_send(self.publish_to(&host, &attempt, rank)));
+            }
             Message::Full { why } => self.no_room(&why, turn),
             Message::Signal(signal) => self.signal(signal),
         }

@@ -54,6 +54,7 @@ pub enum Message {
     PublishTo {
         host: String,
         attempt: Attempt,
+        rank: u32,
         reply: Reply<Option<PublishTo>>,
     },
     /// The store has no room for what hosts send.

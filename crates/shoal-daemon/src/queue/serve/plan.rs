@@ -136,9 +136,9 @@ impl Daemon {
     }
 
     /// Where results go that a host sends.
-    pub(super) fn publish_to(&self, host: &str, attempt: &Attempt) -> Option<PublishTo> {
+    pub(super) fn publish_to(&self, host: &str, attempt: &Attempt, rank: u32) -> Option<PublishTo> {
         let live = self.queue.live(attempt)?;
-        let rank = live.places.iter().position(|seat| seat.host == host)? as u32;
+        live.places.get(rank as usize).filter(|seat| seat.host == host)?;
         let start = self.render(&live, rank).ok()?;
         match start.publish {
             Publish::Send(name) => Some(PublishTo { name, beside: start.beside, origin: start.origin }),

@@ -28,12 +28,19 @@ const MOST_DIFF: u64 = 32 << 20;
 /// Until the loop has answered where something belongs.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Results of one attempt that are here as a tar.
+/// Results of one attempt, or of one process of a gang, that are here as a tar.
 pub struct Job {
     host: String,
     attempt: Attempt,
+    rank: u32,
     tar: Part,
     outbox: Arc<Outbox>,
+}
+
+impl Job {
+    fn answers(&self, problem: Option<String>) {
+        self.outbox.tell(&ToHost::Published { attempt: self.attempt.clone(), problem, rank: self.rank });
+    }
 }
 
 /// A file on its way; removed with this.
@@ -52,7 +59,7 @@ impl Drop for Part {
 /// What comes on one line.
 #[derive(Default)]
 pub struct Inbound {
-    parts: HashMap<Attempt, Part>,
+    parts: HashMap<(Attempt, u32), Part>,
 }
 
 impl Inbound {
@@ -62,26 +69,27 @@ impl Inbound {
         shared: &Shared,
         host: &str,
         outbox: &Arc<Outbox>,
-        attempt: Attempt,
+        whose: (Attempt, u32),
         at: u64,
         last: bool,
         bytes: &[u8],
     ) -> io::Result<()> {
         if at == 0 {
-            self.parts.remove(&attempt);
+            self.parts.remove(&whose);
             if self.parts.len() >= MOST_AT_ONCE {
                 return Err(io::Error::other(format!("more than {MOST_AT_ONCE} at once")));
             }
-            self.parts.insert(attempt.clone(), Part::new(shared)?);
+            self.parts.insert(whose.clone(), Part::new(shared)?);
         }
-        let Some(part) = self.parts.get_mut(&attempt).filter(|part| part.length == at) else {
-            return Err(io::Error::other(format!("a piece of {attempt} came out of order")));
+        let Some(part) = self.parts.get_mut(&whose).filter(|part| part.length == at) else {
+            return Err(io::Error::other(format!("a piece of {} came out of order", whose.0)));
         };
         part.file.write_all(bytes)?;
         part.length += bytes.len() as u64;
-        if last && let Some(tar) = self.parts.remove(&attempt) {
+        if last && let Some(tar) = self.parts.remove(&whose) {
             // Waits when many are due: the host then waits with sending.
-            let job = Job { host: host.into(), attempt, tar, outbox: outbox.clone() };
+            let (attempt, rank) = whose;
+            let job = Job { host: host.into(), attempt, rank, tar, outbox: outbox.clone() };
             let _ = shared.publish.send(job);
         }
         Ok(())
@@ -128,7 +136,8 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
     let mut staged = Vec::new();
     for job in jobs {
         let (reply, answer) = sync_channel(1);
-        if !shared.post(Message::PublishTo { host: job.host.clone(), attempt: job.attempt.clone(), reply }) {
+        let (host, attempt) = (job.host.clone(), job.attempt.clone());
+        if !shared.post(Message::PublishTo { host, attempt, rank: job.rank, reply }) {
             return;
         }
         let outcome = match answer.recv_timeout(ANSWER) {
@@ -147,7 +156,7 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
             (Err(e), _) => Err(Failure::Io(io::Error::new(e.kind(), e.to_string()))),
         });
         match outcome {
-            Ok(()) => drop(job.outbox.tell(&ToHost::Published { attempt: job.attempt.clone(), problem: None })),
+            Ok(()) => job.answers(None),
             // Room may come back: the host keeps them, and sends them again on another line.
             Err(Failure::Io(e)) if is_full(&e) => {
                 let why = format!("the results of {} cannot be kept: {e}", job.attempt);
@@ -157,7 +166,7 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
             Err(failure) => {
                 let problem = failure.text(&shared.store.results());
                 shared.log.say(format!("{} of {}: {problem}", job.attempt, job.host));
-                job.outbox.tell(&ToHost::Published { attempt: job.attempt.clone(), problem: Some(problem) });
+                job.answers(Some(problem));
             }
         }
     }

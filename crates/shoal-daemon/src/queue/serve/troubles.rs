@@ -64,6 +64,7 @@ impl Troubles {
         if let Some((attempt, what)) = of.runs.first_key_value() {
             words.push(match of.runs.len() {
                 1 => format!("{}: {what}", attempt.run),
+                2 => format!("{} and 1 more run: {what}", attempt.run),
                 n => format!("{} and {} more runs: {what}", attempt.run, n - 1),
             });
         }
@@ -86,7 +87,7 @@ mod tests {
         }
         troubles.says("a", Some(run(1)), "results wait".into());
         troubles.says("a", Some(run(2)), "results wait".into());
-        assert_eq!(troubles.of_host("a").as_deref(), Some("the disk is full; s:1.0 and 1 more runs: results wait"));
+        assert_eq!(troubles.of_host("a").as_deref(), Some("the disk is full; s:1.0 and 1 more run: results wait"));
         assert_eq!(troubles.of_run("a", &run(2)).map(String::as_str), Some("results wait"));
         assert_eq!(troubles.of_sweep("a", "s").map(String::as_str), Some("results wait"));
         assert_eq!((troubles.of_sweep("a", "t"), troubles.of_sweep("b", "s")), (None, None));

@@ -231,7 +231,7 @@ impl Session {
                 ended.iter().for_each(|(attempt, rank)| self.acknowledged(&name(attempt, *rank)));
             }
             ToHost::Tree { digest, at, last } => self.tree_piece(&digest, at, last, body),
-            ToHost::Published { attempt, problem } => self.sent(&attempt, problem),
+            ToHost::Published { attempt, problem, rank } => self.sent(&attempt, rank, problem),
             ToHost::Log { ask, attempt, from, follow, rank } => {
                 self.readers.start(ask, name(&attempt, rank), from, follow);
             }

@@ -4,7 +4,7 @@ use crate::queue::door::Caller;
 use crate::queue::serve::daemon::Daemon;
 use crate::queue::serve::turn::{Turn, refused};
 use shoal_core::queue::event::Event;
-use shoal_core::queue::host::HostPolicy;
+use shoal_core::queue::host::{HostPolicy, Reached};
 use shoal_core::queue::line::ToHost;
 use shoal_core::queue::request::Answer;
 use std::collections::HashSet;
@@ -73,6 +73,13 @@ impl Daemon {
             let hint =
                 format!("`shoal drain {name}` lets them finish; with --lost they count as lost and start elsewhere");
             return refused(format!("{live} runs are on {name}"), &hint);
+        }
+        let here = self.queue.host(name).is_some_and(|(policy, _)| policy.reach == Some(Reached::Here));
+        if here && self.queue.hosts().count() == 1 {
+            let hint = format!(
+                "`shoal pause --host {name}` keeps new runs away from it; `shoal serve --stop --stop-runs` ends the queue and what it runs"
+            );
+            return refused(format!("{name} is this machine, and the only host: nothing could run any more"), &hint);
         }
         self.shared.log.say(format!("{} removes host {name}", by.user));
         self.note(turn, Event::HostRemoved { at: turn.now, name: name.into() });

@@ -117,8 +117,8 @@ impl Talk<'_> {
                 self.trees.get_or_insert_with(|| TreeSender::start(shared, outbox)).want(digest);
                 true
             }
-            FromHost::Result { attempt, at, last } => {
-                let taken = self.inbound.piece(self.shared, self.host, self.outbox, attempt, at, last, &body);
+            FromHost::Result { attempt, at, last, rank } => {
+                let taken = self.inbound.piece(self.shared, self.host, self.outbox, (attempt, rank), at, last, &body);
                 if let Err(e) = taken {
                     // The host keeps it, and sends it again on another line.
                     let why = format!("results of runs on {} cannot be kept: {e}", self.host);
