@@ -1,4 +1,4 @@
-"""Futures of the backend's operations, whose callbacks may start and await operations of their own."""
+"""What PyTorch builds on the backend: callbacks of futures that await operations of their own, DDP's hooks, and DDP compiled."""
 
 import pytest
 
@@ -77,3 +77,25 @@ os._exit(0)
 def test_hooks_of_ddp_end_and_keep_replicas_alike(gang, name):
     """PowerSGD's hook waits in a callback for the next of its operations."""
     assert gang.run(2, HOOKS.replace("NAME", repr(name))) == [{"alike": True, "learnt": True}] * 2
+
+
+COMPILED = START + """
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 2))
+compiled = torch.compile(DistributedDataParallel(model), backend="eager")
+x = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(1))[me]
+for _ in range(2):
+    model.zero_grad()
+    compiled(x).square().mean().backward()
+gradients = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+rows = [torch.empty_like(gradients) for _ in range(2)]
+dist.all_gather(rows, gradients)
+tell(alike=torch.equal(rows[0], rows[1]))
+os._exit(0)
+"""
+
+
+def test_ddp_may_be_compiled(gang):
+    """Its buffers travel in the forward pass, from C++, while the compiler watches."""
+    assert gang.run(2, COMPILED) == [{"alike": True}] * 2

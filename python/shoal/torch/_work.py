@@ -8,6 +8,7 @@ import torch
 from torch.distributed import Work as _TorchWork
 
 from .. import errors
+from ._uncompiled import never_compiled
 
 #: Who finishes works for their futures: one thread for what the script started, one for what callbacks of those
 #: futures started, and so on. So a callback may wait for an operation of its own, as DDP's PowerSGD hook does, and what
@@ -17,6 +18,7 @@ _finishers_lock = threading.Lock()
 _here = threading.local()
 
 
+@never_compiled
 class Work(_TorchWork):
     """Operations under way, and what to do with their results when all are there (``then``). ``result`` is what a future gives.
 
