@@ -80,3 +80,22 @@ def test_without_a_launcher_it_trains_alone():
     env = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_")}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=60)
     assert done.stdout.split() == ["0", "1"] and "shoal run -n 4" in done.stderr, done
+
+
+REPLACED = TRAIN + """
+local = torch.nn.Linear(8, 2)
+model.load_state_dict({k: v.clone() for k, v in model.state_dict().items()}, assign=True)
+for here in (local, model) if REPLACES else (local,):
+    optimizer = torch.optim.SGD(here.parameters(), 0.1)
+    for _ in range(3):
+        here(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_parameters_put_in_place_of_distributed_ones_are_told_once(gang, replaces):
+    """``load_state_dict(assign=True)``: nothing would synchronise them, and nothing said so. A model of one's own is one's own."""
+    for worker in gang.start([f"REPLACES = {replaces}\n" + REPLACED] * 2):
+        assert worker.end() == 0, worker.err.read_text()
+        assert worker.err.read_text().count("2 of an optimizer's 2 parameters came after distribute()") == replaces

@@ -178,6 +178,41 @@ def test_what_one_worker_alone_leaves_out_is_an_error_on_all(gang, how, clip, us
         assert worker.told()[-2]["step"] == (3 if how == "none" else 2)
 
 
+SKIPS = MODEL + """
+second = torch.optim.Adam(model[3].parameters()) if HOW == "one of two" else None
+if second is not None:
+    optimizer = torch.optim.SGD(model[:3].parameters(), lr=0.1)
+try:
+    shoal.torch.distribute(model, [o for o in (optimizer, second) if o is not None], use_sfb=SFB)
+    for step in range(8):
+        model.zero_grad()
+        for _ in range(2):  # accumulates, without saying so
+            loss = model(torch.randn(8, 16)).square().mean()
+            loss.backward()
+        here = shoal.rank() == 1 and step == 3
+        if not here or HOW == "one of two":
+            optimizer.step()
+        if second is not None and not here:
+            second.step()
+        tell(step=step)
+except shoal.ShoalError as error:
+    tell(kind=type(error).__name__, text=str(error))
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("use_sfb", [False, True])
+@pytest.mark.parametrize("how", ["all", "one of two"])
+def test_a_step_that_one_worker_alone_skips_after_backward_is_an_error_on_all(gang, how, use_sfb):
+    """``if loss.isnan(): continue``: the replicas would part without a word (GRAD-3)."""
+    who = "worker 1 alone took no step" if how == "all" else "workers took steps of different optimizers, or not equally many"
+    for worker in gang.start([f"HOW, SFB = {how!r}, {use_sfb}\n" + SKIPS] * 3):
+        error = caught(worker)
+        assert error["kind"] in ("UsageError", "AbortedError"), error
+        assert who in error["text"], error
+        assert worker.told()[-2]["step"] == 3, worker.told()
+
+
 def test_a_worker_that_gives_up_is_a_dead_one_to_the_others():
     import shoal
 

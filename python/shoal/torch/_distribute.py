@@ -14,7 +14,7 @@ from ._parameter import slot_of
 from ._reducer import Reducer
 from ._running import running_statistics
 from ._start import broadcast_state, ensure_started
-from ._steps import parameters_changed_hands, watch
+from ._steps import parameters_changed_hands, remember, watch
 
 _models = 0
 
@@ -52,6 +52,7 @@ def synchronise(model, optimizer, use_sfb, average_running_statistics, compress=
     reducer = Reducer(named, prefix, use_sfb, running, compress)
     _pair_up(model, reducer)
     parameters_changed_hands()
+    remember(model)
     watch()
     return reducer
 

@@ -263,6 +263,7 @@ class Reducer:
         self.finish()
         self._update_plan()
         self._stepped[optimizer] = self.round
+        self._states.stepped(slots)
         if not has_closure:
             for slot in slots:
                 if raw_grad(slot.parameter) is None and self.anyone_had(slot):

@@ -36,15 +36,29 @@ def reducers_of(optimizer):
             if slot is not None:
                 by_reducer.setdefault(id(slot.reducer), (slot.reducer, []))[1].append(slot)
         reducers = list(by_reducer.values())
-        if reducers and None in slots:
+        if None in slots and (reducers or _of_a_known_model(optimizer)):
             log.warning(
                 "%d of an optimizer's %d parameters came after distribute(); their gradients stay this worker's own. "
-                "Make all of them first, and distribute() then",
+                "Make all of them first, and distribute() then (load_state_dict(assign=True) makes new ones)",
                 slots.count(None),
                 len(slots),
             )
         found = _known[optimizer] = ((count, _generation), reducers)
     return found[1]
+
+
+def _of_a_known_model(optimizer):
+    """Whether it has parameters of a model that was distributed, but none of those that were."""
+    wanted = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    return any(id(parameter) in wanted for model in _models if model() is not None for parameter in model().parameters())
+
+
+_models = []
+
+
+def remember(model):
+    """For ``_of_a_known_model``: this one was distributed."""
+    _models[:] = [here for here in _models if here() is not None] + [weakref.ref(model)]
 
 
 _generation = 0

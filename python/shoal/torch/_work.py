@@ -2,17 +2,23 @@
 
 import queue
 import threading
+import weakref
 
 import torch
 from torch.distributed import Work as _TorchWork
 
 from .. import errors
+from ._uncompiled import never_compiled
 
-_to_finish = queue.Queue()
-_thread = None
-_thread_lock = threading.Lock()
+#: Who finishes works for their futures: one thread for what the script started, one for what callbacks of those
+#: futures started, and so on. So a callback may wait for an operation of its own, as DDP's PowerSGD hook does, and what
+#: follows from the operations of one level is done in their order, which is the same on all ranks.
+_finishers = []
+_finishers_lock = threading.Lock()
+_here = threading.local()
 
 
+@never_compiled
 class Work(_TorchWork):
     """Operations under way, and what to do with their results when all are there (``then``). ``result`` is what a future gives.
 
@@ -83,7 +89,7 @@ class Work(_TorchWork):
     def get_future(self):
         with self._lock:
             if self._future is None:
-                self._future = torch.futures.Future()
+                self._future = _Future(self)
                 if self._over:
                     _settle(self._future, self._result, self._error)
                 else:
@@ -98,19 +104,39 @@ def _settle(future, result, error):
         future.set_exception(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
 
+class _Future(torch.futures.Future):
+    """Whoever waits for it finishes the work himself: in a callback, the thread that would do it may be the one that waits."""
+
+    def __new__(cls, work):
+        return super().__new__(cls)
+
+    def __init__(self, work):
+        super().__init__()
+        self._work = weakref.ref(work)
+
+    def wait(self):
+        work = self._work()
+        if work is not None:
+            work._finish()
+        return super().wait()
+
+
 def _finish_soon(work):
-    global _thread
-    with _thread_lock:
-        if _thread is None:
+    level = getattr(_here, "level", -1) + 1
+    with _finishers_lock:
+        if level == len(_finishers):
+            works = queue.SimpleQueue()
             # A daemon: what a script leaves behind unfinished must not keep it from ending.
-            _thread = threading.Thread(target=_finish_all, name="shoal-futures", daemon=True)
-            _thread.start()
-    _to_finish.put(work)
+            name = f"shoal-futures-{level}"
+            threading.Thread(target=_finish_all, args=(level, works), name=name, daemon=True).start()
+            _finishers.append(works)
+    _finishers[level].put(work)
 
 
-def _finish_all():
+def _finish_all(level, works):
+    _here.level = level
     while True:
-        work = _to_finish.get()
+        work = works.get()
         try:
             work._finish()
         except BaseException:  # noqa: BLE001 - it is in the future; this thread serves the next one

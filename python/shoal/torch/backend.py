@@ -18,6 +18,7 @@ from .. import _api, errors
 from ._any_source import Counters, FromAnyone
 from ._bits import SUMMED, Rows, Staged, copyable, summable
 from ._reduce import named, reduced
+from ._uncompiled import never_compiled
 from ._work import Work
 
 NAME = "shoal"
@@ -27,6 +28,7 @@ NAME = "shoal"
 AT_ONCE = 4
 
 
+@never_compiled
 class ProcessGroup(dist.ProcessGroup):
     """``ranks``: the global ranks of the group's members, in the group's order."""
 
