@@ -25,7 +25,10 @@ pub async fn end(cloud: &Cloud, how: Ending) -> Outcome<Event> {
         let mine = mine(cloud).await?;
         for wave in waves(&mine) {
             cloud.stop.check()?;
-            remove(cloud, &wave, &mut gone, &mut trouble).await?;
+            if !remove(cloud, &wave, &mut gone, &mut trouble).await? {
+                cloud.tell("what the nodes use (file system, groups, key) stays as long as one of them does");
+                break;
+            }
         }
     }
     let left = find::everything(cloud).await?;
@@ -120,11 +123,12 @@ async fn partly(
     let everything = find::everything(cloud).await?;
     let these: Vec<Object> =
         everything.into_iter().filter(|object| ended.iter().any(|node| node.id == object.id)).collect();
-    remove(cloud, &these, gone, trouble).await
+    remove(cloud, &these, gone, trouble).await.map(drop)
 }
 
-/// Asks for the end of all in the wave, then waits until none is listed.
-async fn remove(cloud: &Cloud, wave: &[Object], gone: &mut Vec<String>, trouble: &mut Vec<Failure>) -> Outcome<()> {
+/// Asks for the end of all in the wave, then waits until none is listed. False: a node may not be ended, so nothing beside nodes was touched. EFS
+/// would let a file system go under a node that works on it.
+async fn remove(cloud: &Cloud, wave: &[Object], gone: &mut Vec<String>, trouble: &mut Vec<Failure>) -> Outcome<bool> {
     let instances: Vec<String> = wave.iter().filter(|o| o.kind == Kind::Instance).map(|o| o.id.clone()).collect();
     let mut refused: Vec<String> = Vec::new();
     if !instances.is_empty() {
@@ -134,7 +138,9 @@ async fn remove(cloud: &Cloud, wave: &[Object], gone: &mut Vec<String>, trouble:
             refused.push(id);
         }
     }
-    let mut open: Vec<&Object> = wave.iter().filter(|object| !refused.contains(&object.id)).collect();
+    let all_go = refused.is_empty();
+    let goes = |object: &&Object| !refused.contains(&object.id) && (all_go || object.kind == Kind::Instance);
+    let mut open: Vec<&Object> = wave.iter().filter(goes).collect();
     let mut asked: Vec<String> = instances.clone();
     let waiting = std::cell::RefCell::new(Vec::new());
     let what = || format!("{} to go", waiting.borrow().join(", "));
@@ -171,9 +177,9 @@ async fn remove(cloud: &Cloud, wave: &[Object], gone: &mut Vec<String>, trouble:
         Err(late) if late.cause == Cause::Late => {
             // The others still go; the scan names what is left.
             trouble.push(late);
-            Ok(())
+            Ok(all_go)
         }
-        other => other,
+        other => other.map(|()| all_go),
     }
 }
 

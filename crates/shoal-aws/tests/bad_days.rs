@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::json;
+use shoal_core::cluster::cloud::Kind;
 use shoal_core::cluster::cloud::protocol::{Ask, Cause, Event};
 use shoal_core::cluster::cloud::removal::Scan;
 use std::process::Command;
@@ -215,12 +216,13 @@ fn a_cluster_is_in_one_region() {
     lab.is_clean(&cluster);
 }
 
+/// Other nodes go; what nodes use stays, above all the file system that this one may be working on.
 #[test]
-fn a_protected_instance_is_named_and_the_rest_goes() {
+fn a_protected_instance_is_named_and_keeps_what_it_uses() {
     let Some(mut lab) = Lab::new() else { return };
     lab.patience_s = 3;
     let lab = lab;
-    let cluster = plain("fort");
+    let cluster = full("fort");
     let (nodes, ..) = lab.up(&cluster);
     // Moto forgets what RunInstances says about it.
     let protect = |on: bool| {
@@ -238,6 +240,10 @@ fn a_protected_instance_is_named_and_the_rest_goes() {
     let (gone, scan) = said.ended();
     assert_eq!(gone.iter().filter(|gone| gone.starts_with("instance")).count(), 2, "{gone:?}");
     assert!(scan.left.iter().any(|left| left.object.id == nodes[0].id), "{scan:?}");
+    for kind in [Kind::FileSystem, Kind::MountTarget, Kind::SecurityGroup, Kind::KeyPair] {
+        assert!(scan.left.iter().any(|left| left.object.kind == kind), "no {kind} in {scan:?}");
+    }
+    assert_eq!(lab.cloud.file_systems("us-west-2").len(), 1);
     protect(false);
     let (_, scan) = lab.down(&cluster);
     assert_eq!(scan, Scan::default());

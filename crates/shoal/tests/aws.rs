@@ -83,6 +83,39 @@ fn instances_are_reached_baked_and_given_back() {
     }
 }
 
+/// Without its ledger nothing here knows of the cluster. That it is there all the same, and costs money, is said; its key is not thrown away.
+#[test]
+fn a_cluster_whose_ledger_is_lost_is_not_taken_for_nothing() {
+    let Some(cloud) = Cloud::up_or_skip() else { return };
+    let (cluster, said) = cluster();
+    let home = tempfile::tempdir().expect("a home");
+    let folder = home.path().join("paper");
+    let env = cloud.settings().into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+    let helper = Helper { program: binary("shoal-aws"), env };
+    let aws = Aws::in_folder(&cluster, &said, folder.clone(), helper);
+    let end = || aws.end(&End::default(), &|_| {});
+    assert!(aws.not_from_here().is_none());
+    assert_eq!(end().map_err(|t| t.to_string()), Ok(Vec::new()));
+    aws.ensure(&|_| {}).unwrap_or_else(|trouble| panic!("{trouble}"));
+    let (ledger, aside) = (folder.join("ledger.jsonl"), folder.join("aside"));
+    std::fs::rename(&ledger, &aside).expect("the ledger");
+
+    assert_eq!(aws.nodes().map_err(|t| t.to_string()), Ok(Vec::new()));
+    let trouble = aws.not_from_here().expect("it is there");
+    assert!(trouble.what.contains("was not made from here: instance i-"), "{trouble}");
+    // The second time there is a ledger, in which nothing stands.
+    for _ in 0..2 {
+        let trouble = end().expect_err("it is not known to be ours");
+        assert!(trouble.hint.contains("SHOAL_TAKE_OVER=1"), "{trouble}");
+    }
+    assert!(folder.join("key").is_file() && cloud.alive().len() == 3);
+
+    std::fs::rename(&aside, &ledger).expect("the ledger");
+    let gone = end().unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert_eq!(gone.iter().filter(|gone| gone.starts_with("instance ")).count(), 3, "{gone:?}");
+    assert!(cloud.alive().is_empty() && !folder.join("key").exists());
+}
+
 #[test]
 fn a_missing_helper_is_named() {
     let (cluster, said) = cluster();

@@ -7,7 +7,7 @@ use super::tree::{hash_file, path_of};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -263,6 +263,9 @@ fn sweep(
     Ok(gone)
 }
 
+/// So much of nothing but zeros becomes a hole: disks of checkpoints and images are mostly that, and may not fit otherwise.
+const NOTHING: &[u8] = &[0; 64 << 10];
+
 /// A file on its way: without a name where the file system can do that, else beside its place; seen only when it is whole.
 pub struct Arriving {
     file: File,
@@ -295,7 +298,15 @@ impl Arriving {
     pub fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Problem> {
         self.hash.update(bytes);
         self.size += bytes.len() as u64;
-        self.file.write_all(bytes).map_err(at(path))
+        for piece in bytes.chunks(NOTHING.len()) {
+            // The file is new: what is not written is a hole, which reads as zeros.
+            if *piece == NOTHING[..piece.len()] {
+                self.file.seek(SeekFrom::Current(piece.len() as i64)).map_err(at(path))?;
+            } else {
+                self.file.write_all(piece).map_err(at(path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Its name, if it is what the list says. False: it is not.
@@ -304,6 +315,8 @@ impl Arriving {
         if self.size != size || *self.hash.finalize().as_bytes() != hash {
             return Ok(false);
         }
+        // A hole at the end is only there by the length.
+        self.file.set_len(size).map_err(at(path))?;
         self.file.set_permissions(Permissions::from_mode(entry.mode)).map_err(at(path))?;
         self.file.set_modified(time_of(entry)).map_err(at(path))?;
         if self.aside.is_none() {
@@ -335,5 +348,28 @@ impl Drop for Arriving {
         if let Some(aside) = &self.aside {
             let _ = std::fs::remove_file(aside);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_become_holes_and_the_file_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk");
+        let data = [&[1; 5000][..], &[0; 4 << 20], &[2], &[0; 1 << 20]].concat();
+        let mut arriving = Arriving::begin(&path).expect("begun");
+        for bytes in data.chunks(100_001) {
+            arriving.add(&path, bytes).expect("written");
+        }
+        let kind = Kind::File { size: data.len() as u64, hash: *blake3::hash(&data).as_bytes() };
+        let entry = Entry { path: b"disk".to_vec(), mode: 0o640, mtime_ns: 7_000_000_000, kind };
+        assert!(arriving.end(&path, &entry).expect("named"));
+        assert!(std::fs::read(&path).expect("the file") == data);
+        let meta = std::fs::metadata(&path).expect("the file");
+        assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+        assert_eq!((meta.mode() & 0o777, meta.mtime()), (0o640, 7));
     }
 }

@@ -21,8 +21,9 @@ pub fn shell(control: &Path) -> String {
     format!("ssh -F none -S {} -o ControlMaster=no -o BatchMode=yes -o ProxyCommand=false", quote(&control))
 }
 
-/// Without owners: files belong to who logs in, whichever way they took. Not pressed: in a lab, rsync -z is slower than the network.
-const ALWAYS: [&str; 6] = ["-lpt", "-s", "--timeout=30", "--info=progress2,stats2", "--no-inc-recursive", "--outbuf=N"];
+/// Holes stay holes. Without owners: files belong to who logs in, whichever way they took. Not pressed: in a lab, rsync -z is slower than the network.
+const ALWAYS: [&str; 6] =
+    ["-lptS", "-s", "--timeout=30", "--info=progress2,stats2", "--no-inc-recursive", "--outbuf=N"];
 
 /// Sends exactly these files of `root` to a folder.
 pub fn up(root: &Path, control: &Path, remote: &str) -> Vec<OsString> {

@@ -11,7 +11,7 @@ use shoal_core::cluster::cloud::ledger;
 use shoal_core::cluster::cloud::preview::Preview;
 use shoal_core::cluster::cloud::prices::{self, Meter};
 use shoal_core::cluster::cloud::protocol::{Ask, Ending, Event, Request, VERSION};
-use shoal_core::cluster::cloud::removal::Scan;
+use shoal_core::cluster::cloud::removal::{Remains, Scan};
 use shoal_core::cluster::{Aws as Said, Cluster, Node, Role};
 use shoal_core::fleet::{Host, HostKey, Reach, Slots};
 use std::cell::RefCell;
@@ -29,6 +29,9 @@ pub struct Aws {
     helper: Helper,
     known: RefCell<Option<Known>>,
 }
+
+/// So many of another's objects are named; the lines before name all.
+const NAMED: usize = 4;
 
 /// What AWS said last.
 struct Known {
@@ -120,6 +123,16 @@ impl Aws {
         }
     }
 
+    /// Whether anything was ever made from here, as far as the ledger goes. One that cannot be read is named by whoever needs it.
+    fn knows_of_something(&self) -> bool {
+        let text = std::fs::read_to_string(self.folder.join("ledger.jsonl")).unwrap_or_default();
+        ledger::read(&text).map_or(true, |ledger| ledger.is_some_and(|ledger| !ledger.items.is_empty()))
+    }
+
+    fn anothers(&self, others: &[Remains]) -> Option<Trouble> {
+        anothers(&self.cluster.name, &self.said.region, others)
+    }
+
     /// Ray keeps the private half of a named key pair there.
     fn named_key(&self) -> Option<String> {
         let name = self.said.key_name.as_ref()?;
@@ -143,10 +156,17 @@ impl Provider for Aws {
         let End { workers_only, keep_min_workers, keep_stopped } = *how;
         let workers_only = workers_only || keep_min_workers;
         let how = Ending { keep_stopped, workers_only, keep_min_workers };
+        // Asked beforehand: the helper opens a ledger where there is none.
+        let knows = self.knows_of_something();
         let Event::Ended { gone, scan } = self.ask(Ask::End { how }, tell)? else { return Err(unexpected()) };
         let kept = scan.kept.iter().map(|remains| (remains, KEPT));
         for (remains, word) in kept.chain(scan.others.iter().map(|remains| (remains, "not ours: "))) {
             tell(&format!("{word}{} ({})", remains.object, remains.why));
+        }
+        // Nothing is forgotten then either: the key in our folder may be the only one that opens them.
+        let lost = if knows || !scan.left.is_empty() { None } else { self.anothers(&scan.others) };
+        if let Some(trouble) = lost {
+            return Err(trouble);
         }
         if scan.left.is_empty() {
             let all = !(how.workers_only || how.keep_stopped || self.said.cache_stopped_nodes);
@@ -195,6 +215,10 @@ impl Provider for Aws {
         }
     }
 
+    fn not_from_here(&self) -> Option<Trouble> {
+        self.anothers(&self.scan().ok()?.others)
+    }
+
     fn made(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("ledger.jsonl")).unwrap_or_default();
         // A ledger that cannot be read is named by whoever needs it.
@@ -224,6 +248,23 @@ impl Provider for Aws {
     }
 }
 
+/// A cluster of this name is there, and nothing here knows of it: another's, or ours whose ledger is lost. Whoever takes it for nothing pays for it
+/// (pure).
+fn anothers(cluster: &str, region: &str, others: &[Remains]) -> Option<Trouble> {
+    if others.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = others.iter().take(NAMED).map(|remains| remains.object.to_string()).collect();
+    let more = others.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    Some(Trouble {
+        what: format!("a cluster `{cluster}` is in {region} that was not made from here: {}{more}", named.join("; ")),
+        hint: "if it is yours and its ledger is lost, SHOAL_TAKE_OVER=1 treats it as yours, for `shoal down` too; \
+               else it is used from where it was made"
+            .into(),
+    })
+}
+
 fn unexpected() -> Trouble {
     Trouble {
         what: "shoal-aws gave an answer to another question".into(),
@@ -240,4 +281,25 @@ fn who() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
     let machine = rustix::system::uname();
     format!("{user}@{}", machine.nodename().to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_core::cluster::cloud::{Kind, Object};
+
+    fn remains(kind: Kind, id: &str) -> Remains {
+        let (name, state, tags) = (String::new(), String::new(), shoal_core::cluster::cloud::Tags::new());
+        Remains { object: Object { kind, id: id.into(), name, state, tags }, why: "made by bob@desk".into() }
+    }
+
+    #[test]
+    fn a_cluster_that_nothing_here_knows_of_is_named() {
+        assert_eq!(anothers("paper", "us-west-2", &[]), None);
+        let all: Vec<Remains> = (0..6).map(|i| remains(Kind::Instance, &format!("i-{i}"))).collect();
+        let trouble = anothers("paper", "us-west-2", &all).expect("it is there");
+        let said = "a cluster `paper` is in us-west-2 that was not made from here: instance i-0; instance i-1; instance i-2; instance i-3; and 2 more";
+        assert_eq!(trouble.what, said);
+        assert!(trouble.hint.contains("SHOAL_TAKE_OVER=1") && !trouble.hint.contains("  "), "{}", trouble.hint);
+    }
 }

@@ -68,7 +68,9 @@ pub fn down(cluster: &Cluster, how: End, json: bool) -> Result<ExitCode, NotBegu
     let said = said.into_inner().unwrap_or_default();
     let rest = match &cluster.provider {
         _ if !all_go => "the others stay",
-        Provider::Aws(_) if stay => "stopped machines are kept for the next `shoal up`, and cost their disks",
+        Provider::Aws(_) if stay && !nodes.is_empty() => {
+            "stopped machines are kept for the next `shoal up`, and cost their disks"
+        }
         _ if said.iter().any(|text| text.starts_with(KEPT)) => "nothing else is left",
         _ => "nothing is left",
     };

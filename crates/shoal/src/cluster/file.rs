@@ -1,5 +1,5 @@
-//! Reading a cluster file from disk: with this process's environment, with what fills its slots, and with its
-//! warnings said.
+//! Reading a cluster file from disk: with this process's environment, and with what fills its slots. Its warnings are said by the verbs that look
+//! at the file as a whole; to repeat them at every `exec` would only teach people not to read them.
 
 use crate::args::cluster::Common;
 use crate::commands::fleet_file::text_of;
@@ -10,14 +10,22 @@ use std::path::Path;
 
 /// The cluster, or what to print.
 pub fn read(path: &Path, options: &Common) -> Result<Cluster, String> {
-    let given = given(options)?;
-    read_with(path, &given).map(|reading| reading.cluster)
+    reading(path, &given(options)?).map(|reading| reading.cluster)
 }
 
-/// As `read`, with all that is given; for verbs that change the counts.
-pub fn read_with(path: &Path, given: &Given) -> Result<Reading, String> {
+/// As `read`, with the file's warnings said.
+pub fn read_aloud(path: &Path, options: &Common) -> Result<Cluster, String> {
+    read_with(path, &given(options)?).map(|reading| reading.cluster)
+}
+
+fn reading(path: &Path, given: &Given) -> Result<Reading, String> {
     let text = text_of(path)?;
-    let reading = read::read(&path.display().to_string(), &text, given).map_err(|errors| errors.to_string())?;
+    read::read(&path.display().to_string(), &text, given).map_err(|errors| errors.to_string())
+}
+
+/// As `read_aloud`, with all that is given; for verbs that change the counts.
+pub fn read_with(path: &Path, given: &Given) -> Result<Reading, String> {
+    let reading = reading(path, given)?;
     reading.warnings.iter().for_each(|warning| eprintln!("{warning}\n"));
     Ok(reading)
 }

@@ -12,6 +12,8 @@ pub struct Nodes {
     pub cluster: Cluster,
     /// The head first.
     pub list: Vec<Node>,
+    /// Under this name there are machines that nothing here knows of.
+    strange: Option<provider::Trouble>,
     /// With the machines in between.
     pub fleet: Fleet,
 }
@@ -20,9 +22,11 @@ impl Nodes {
     pub fn of(options: &Common) -> Result<Nodes, NotBegun> {
         let cluster = file::read(&options.file, options).map_err(NotBegun::Wrong)?;
         let trouble = |trouble: provider::Trouble| NotBegun::Here(trouble.to_string());
-        let list = provider::of(&cluster).and_then(|provider| provider.nodes()).map_err(trouble)?;
+        let provider = provider::of(&cluster).map_err(trouble)?;
+        let list = provider.nodes().map_err(trouble)?;
+        let strange = if list.is_empty() { provider.not_from_here() } else { None };
         let fleet = shoal_core::cluster::machines::fleet(&cluster.name, &list);
-        Ok(Nodes { cluster, list, fleet })
+        Ok(Nodes { cluster, list, strange, fleet })
     }
 
     /// The node of that name or address; without one, the head.
@@ -30,8 +34,11 @@ impl Nodes {
         let Some(wanted) = wanted else {
             let head = self.list.iter().find(|node| node.role == Role::Head);
             let hint = format!("`shoal up {}` starts it", file.display());
-            return head.ok_or_else(|| {
-                NotBegun::Here(format!("the cluster `{}` has no head that runs\n  hint: {hint}", self.cluster.name))
+            return head.ok_or_else(|| match &self.strange {
+                Some(trouble) => NotBegun::Here(trouble.to_string()),
+                None => {
+                    NotBegun::Here(format!("the cluster `{}` has no head that runs\n  hint: {hint}", self.cluster.name))
+                }
             });
         };
         let is_it =

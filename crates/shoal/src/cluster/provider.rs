@@ -44,6 +44,10 @@ pub trait Provider {
     fn preview(&self) -> Result<Option<Preview>, Trouble> {
         Ok(None)
     }
+    /// A cluster of this name that is there although nothing here knows of it.
+    fn not_from_here(&self) -> Option<Trouble> {
+        None
+    }
     /// What was made for the cluster so far and is still there, in words.
     fn made(&self) -> Vec<String> {
         Vec::new()

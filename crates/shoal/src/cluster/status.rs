@@ -96,6 +96,10 @@ pub fn status(cluster: &Cluster, json: bool) -> Result<ExitCode, NotBegun> {
         crate::say::line(json!({ "version": 1, "cluster": cluster.name, "nodes": list, "costs": costs }));
     } else {
         crate::say::out(table(cluster, &nodes, &states, costs));
+        // What runs under this name is not ours to reach, but may be ours to pay.
+        if let Some(trouble) = nodes.is_empty().then(|| provider.not_from_here()).flatten() {
+            eprintln!("shoal status: {trouble}");
+        }
     }
     Ok(ExitCode::from(code))
 }

@@ -82,7 +82,8 @@ impl Table {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
             let plain = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
             let bar = |_| all.add(ProgressBar::no_length().with_style(plain.clone()));
-            let bars = (0..names.len().min(MOST_LINES)).map(bar).collect();
+            // One more line where there are more nodes: for the rest of them.
+            let bars = (0..names.len().min(MOST_LINES + 1)).map(bar).collect();
             (all, bars)
         });
         let row = |name: &&str| Row { name: (*name).into(), ..Row::default() };
@@ -216,7 +217,11 @@ impl Inner {
     fn draw(&self) {
         let Some((_, bars)) = &self.bars else { return };
         let columns = columns();
-        for (row, bar) in self.rows.iter().zip(bars) {
+        let shown = self.rows.len().min(MOST_LINES);
+        if let Some(bar) = bars.get(shown) {
+            bar.set_message(rest(&self.rows[shown..]));
+        }
+        for (row, bar) in self.rows[..shown].iter().zip(bars) {
             let time = row.since.map(|at| duration(at.elapsed().as_millis() as u64)).unwrap_or_default();
             bar.set_message(line(row, &time, self.width, columns));
         }
@@ -234,6 +239,19 @@ fn line(row: &Row, time: &str, width: usize, columns: usize) -> String {
     format!("{name:<width$}  {count:>5}  {step:<12} {time:>8}  {last}")
 }
 
+/// Those without a row of their own, by what they do (pure).
+fn rest(rows: &[Row]) -> String {
+    let mut doing: Vec<(&str, usize)> = Vec::new();
+    for row in rows {
+        match doing.iter_mut().find(|(step, _)| *step == row.step) {
+            Some((_, count)) => *count += 1,
+            None => doing.push((&row.step, 1)),
+        }
+    }
+    let doing: Vec<String> = doing.into_iter().map(|(step, count)| format!("{count} {step}")).collect();
+    format!("and {} more: {}", rows.len(), doing.join(", "))
+}
+
 /// Of the terminal, now: people change it.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
@@ -243,6 +261,13 @@ fn columns() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_without_a_row_are_summed_up() {
+        let row = |step: &str| Row { step: step.into(), ..Row::default() };
+        let rows = [row("setup 1"), row("connected"), row("setup 1"), row("up")];
+        assert_eq!(rest(&rows), "and 4 more: 2 setup 1, 1 connected, 1 up");
+    }
 
     #[test]
     fn a_narrow_terminal_shows_what_nodes_say() {

@@ -166,6 +166,8 @@ fn greet(work: &Work, nodes: &[Node]) -> Greeted {
         if let Ok(Session { trouble: Some(trouble), .. }) = &session {
             work.table.tell(i, Event::Said(trouble));
         }
+        // Nothing runs until all of them have answered: whom the others wait for is to be seen.
+        work.table.tell(i, Event::Doing(if session.is_ok() { "connected" } else { "unreachable" }));
         session
     })
 }

@@ -22,7 +22,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             if detect::form(&file.display().to_string(), &text) == Form::Ray {
                 let (set, values) = (set.clone(), values.clone());
                 let options = Common { file: file.clone(), cluster_name: None, set, values };
-                let cluster = cluster::file::read(file, &options).map_err(NotBegun::Wrong)?;
+                let cluster = cluster::file::read_aloud(file, &options).map_err(NotBegun::Wrong)?;
                 cluster::summary::print(&cluster, *json);
                 return Ok(Exit::Success.into());
             }
