@@ -29,12 +29,12 @@ impl Run<'_> {
         if addresses.len() == self.members.len() {
             return self.begin(addresses);
         }
-        let missing: Vec<(Rank, String)> = self
-            .members
-            .iter()
-            .filter(|(_, m)| m.address.is_none())
-            .map(|(rank, member)| (*rank, why(member.stage.as_ref())))
-            .collect();
+        let mut missing: Vec<(Rank, &super::Member)> =
+            self.members.iter().filter(|(_, m)| m.address.is_none()).map(|(rank, member)| (*rank, member)).collect();
+        // Those that cannot come say more than those that are on their way.
+        missing.sort_by_key(|(_, member)| !is_kept(member.stage.as_ref()));
+        let missing: Vec<(Rank, String)> =
+            missing.into_iter().map(|(rank, member)| (rank, why(member.stage.as_ref()))).collect();
         let waited_s = self.placed.wish.wait_s;
         if self.now() < waited_s * 1000 {
             return self.say_what_is_missing(&missing);
@@ -91,6 +91,15 @@ impl Run<'_> {
             Ok(()) => self.lifted = true,
             Err(_) => self.again_at = Instant::now() + AGAIN,
         }
+    }
+}
+
+/// By something that time alone does not change.
+fn is_kept(stage: Option<&OfPod>) -> bool {
+    match stage {
+        Some(OfPod::Stuck(_) | OfPod::Leaves { .. } | OfPod::Over(_)) => true,
+        Some(OfPod::Waits(why)) => why.starts_with("no node takes"),
+        Some(OfPod::Runs) | None => false,
     }
 }
 
