@@ -78,6 +78,7 @@ pub struct Follow {
     helper_failed_ms: Option<u64>,
     /// When the first worker failed of which a master tells the others.
     worker_failed_ms: Option<u64>,
+    way_ms: u64,
 }
 
 impl Follow {
@@ -86,7 +87,19 @@ impl Follow {
         let members = ranks.into_iter().map(member).collect();
         let phase = Phase::Running;
         let (interrupts, interrupted_ms, helper_failed_ms, worker_failed_ms) = (0, None, None, None);
-        Follow { members, grace_ms, phase, interrupts, interrupted_ms, helper_failed_ms, worker_failed_ms }
+        Follow { members, grace_ms, phase, interrupts, interrupted_ms, helper_failed_ms, worker_failed_ms, way_ms: 0 }
+    }
+
+    /// Words to ranks and back take so much longer than on a line to a host.
+    pub fn over_a_long_way(self, way_ms: u64) -> Follow {
+        Follow { way_ms, ..self }
+    }
+
+    /// Where a rank is was not known before somebody else had chosen it.
+    pub fn is_on(&mut self, rank: Rank, host: &str) {
+        if let Some(member) = self.members.get_mut(&rank).filter(|member| member.host != host) {
+            member.host = host.into();
+        }
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {
@@ -205,7 +218,7 @@ impl Follow {
                 vec![Do::Stop { grace_ms: self.grace_left(now_ms) }]
             }
             Phase::Stopping { since_ms } => {
-                let late = now_ms.saturating_sub(since_ms) > self.grace_ms + SLACK_MS;
+                let late = now_ms.saturating_sub(since_ms) > self.grace_ms + SLACK_MS + self.way_ms;
                 if !late && self.interrupts < 2 {
                     return Vec::new();
                 }
@@ -213,7 +226,7 @@ impl Follow {
                 vec![Do::Kill]
             }
             Phase::Killing { since_ms } => {
-                if now_ms.saturating_sub(since_ms) > KILL_MS || self.interrupts > 2 {
+                if now_ms.saturating_sub(since_ms) > KILL_MS + self.way_ms || self.interrupts > 2 {
                     self.give_up(now_ms);
                 }
                 Vec::new()

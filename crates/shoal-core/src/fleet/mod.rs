@@ -31,7 +31,7 @@ pub struct Fleet {
     /// A folder that all hosts see under this path; commands run there unless told otherwise.
     pub shared: Option<String>,
     pub placement: Placement,
-    /// Parts of Kubernetes clusters, for the queue alone: there is nowhere to log in. Names are unique among hosts and pools.
+    /// Parts of Kubernetes clusters, for the queue and for gangs of their own: there is nowhere to log in. Names are unique among hosts and pools.
     pub pools: Vec<pool::Pool>,
 }
 

@@ -11,6 +11,7 @@ pub mod template;
 
 pub use bind::{BindError, Reserved};
 pub use gang::{GangPlan, LinePlan, PlanError, RankPlan, gang};
+pub use place::MOST_WORKERS;
 pub use secret::Secret;
 pub use spec::{Logs, RunSpec};
 pub use template::{Address, Port, Template};

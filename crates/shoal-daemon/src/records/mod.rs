@@ -4,6 +4,7 @@
 //! job without the values of its environment (SEC-2), `<rank>.json` per rank, and `warden.pid`. Complete or absent: written beside and
 //! renamed. Kept after the end; the last 200 runs.
 
+mod elsewhere;
 mod files;
 mod frames;
 mod list;
@@ -12,6 +13,7 @@ mod marked;
 mod stop;
 mod tail;
 
+pub use elsewhere::Elsewhere;
 pub use files::{PruneKeep, is_safe_name, root, save_rank, unix_ms};
 pub(crate) use files::{ask_grace, asked_grace, prune, save_run, save_warden, warden};
 pub use frames::send_logs;

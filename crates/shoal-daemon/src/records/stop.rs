@@ -61,7 +61,11 @@ pub fn stop(root: &Path, run: &str, rank: Option<Rank>, grace: Duration) -> Resu
     }
     let wardens = records.iter().filter(|_| rank.is_none()).filter_map(|r| super::warden(&r.folder));
     // First and alone: a warden whose ranks were gone before it heard of this would leave without telling the other hosts.
-    let told = wardens.filter(|warden| proc::signal(*warden, Signal::TERM)).count() > 0;
+    let told: Vec<_> = wardens.filter(|warden| proc::signal(*warden, Signal::TERM)).collect();
+    // Of a run that is followed from here the launcher is both: a second word would be taken for impatience.
+    keepers.retain(|keeper| !told.contains(keeper));
+    keepers.dedup();
+    let told = !told.is_empty();
     let mut directly = Instant::now() + if told { REACTION } else { Duration::ZERO };
     if let Some(rank) = rank.filter(|_| asked.is_empty()) {
         return Err(StopError::UnknownRank { run: run.into(), rank });

@@ -9,10 +9,12 @@
 //! | `request` | how is one question asked, within a bound |
 //! | `watch` | what is there now, and what changes, whatever happens to the line |
 //! | `apply` | how do many objects get there |
+//! | `clear` | how does everything of one run go, and is it gone |
 //! | `examine` | what does a cluster say about itself |
 //! | `remove` | how do they go, and what is left of them |
 
 pub mod apply;
+pub mod clear;
 pub mod connection;
 pub mod examine;
 pub mod explain;

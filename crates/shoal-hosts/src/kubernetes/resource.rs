@@ -25,6 +25,18 @@ pub fn pods(namespace: &str) -> Resource {
     of_kind(Kind::Pod, namespace)
 }
 
+pub fn jobs(namespace: &str) -> Resource {
+    of_kind(Kind::Job, namespace)
+}
+
+pub fn services(namespace: &str) -> Resource {
+    of("v1", "services", Some(namespace))
+}
+
+pub fn secrets(namespace: &str) -> Resource {
+    of("v1", "secrets", Some(namespace))
+}
+
 pub fn events(namespace: &str) -> Resource {
     of("v1", "events", Some(namespace))
 }

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub servers: Option<u32>,
 
-    /// Only on these hosts or groups.
+    /// Only on these hosts or groups, or on this pool: a part of a Kubernetes cluster. A fleet of one pool alone needs no --on.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub on: Vec<String>,
 
@@ -58,6 +58,18 @@ pub struct Args {
     /// Allow more workers on a host than it has slots.
     #[arg(long)]
     pub oversubscribe: bool,
+
+    /// On a pool: GPUs of each worker.
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<u32>,
+
+    /// On a pool: memory that each worker may use, such as 16G.
+    #[arg(long, value_name = "SIZE", value_parser = crate::queue::amounts::bytes)]
+    pub memory: Option<u64>,
+
+    /// On a pool: seconds until all pods have to be up; else none of them is started.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub wait: u64,
 
     /// Seconds between asking a rank to end and ending it.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
@@ -93,6 +105,7 @@ Exit codes:
   128+N    a rank was ended by signal N (137: often out of memory)
   130      stopped by Ctrl-C or SIGTERM
   255      a host could not be reached, or was lost
+  3        a pool's cluster could not be reached, or refuses it
   2        the command line or the fleet file is wrong
 
 Ctrl-C once ends the ranks in order, twice kills them.
@@ -100,7 +113,8 @@ Ctrl-C once ends the ranks in order, twice kills them.
 Examples:
   shoal run -n 4 -- python train.py
   shoal run -f shoal.yaml --servers 2 -- python train.py --epochs 10
-  shoal run -f shoal.yaml --dry-run -- python train.py";
+  shoal run -f shoal.yaml --dry-run -- python train.py
+  shoal run -f lab.yaml --on POOL -n 4 --gpus 1 -- python train.py";
 
 pub fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

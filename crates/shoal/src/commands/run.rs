@@ -6,12 +6,14 @@ use crate::cluster::file::filling;
 use crate::exit::Exit;
 use crate::later::launched::Launched;
 use crate::later::places;
+use crate::launch::pool::{self as on_pool, Wish};
 use crate::launch::record::Record;
 use crate::launch::screen::{self, Style};
 use crate::launch::{Launch, Report, launch};
 use crate::signals;
 use shoal_core::fleet::{Fleet, Reach};
 use shoal_core::job::Program;
+use shoal_core::kubernetes::gang::stand_in;
 use shoal_core::outcome::{self, Ending, RankEnd};
 use shoal_core::plan::spec::SILENCE_MS;
 use shoal_core::plan::{self, Logs, RunSpec, Secret};
@@ -46,6 +48,11 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         }
         None => Fleet::local(),
     };
+    let pool = stand_in::chosen(&fleet, &args.on).map_err(NotBegun::Wrong)?.cloned();
+    if pool.is_none() && (args.gpus.is_some() || args.memory.is_some()) {
+        let hint = "on hosts every worker sees all there is";
+        return Err(NotBegun::Wrong(format!("--gpus and --memory are for pools\n  hint: {hint}")));
+    }
     if args.fleet.is_none() {
         // This machine takes as many as are asked for; it is the user's own.
         fleet.hosts[0].slots.ranks = args.workers.unwrap_or(1);
@@ -62,13 +69,28 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     spec.env = args.env.iter().cloned().collect();
     spec.cwd = match &args.cwd {
         Some(cwd) => Some(cwd.clone()),
-        None if fleet.shared.is_some() => None,
+        // Pods find a copy of it.
+        None if fleet.shared.is_some() || pool.is_some() => None,
         None => Some(this_folder(&fleet)?),
     };
     spec.detached = args.detach;
     spec.silence_ms = silence_ms();
     spec.grace_ms = args.grace * 1000;
     let style = style(args.json, args.verbose);
+    if let Some(pool) = pool {
+        let limits = (args.gpus.unwrap_or(0), args.memory);
+        let file = args.fleet.as_deref();
+        return on_pool::begin(&Wish {
+            fleet,
+            pool,
+            spec,
+            limits,
+            wait_s: args.wait,
+            dry_run: args.dry_run,
+            style,
+            file,
+        });
+    }
     begin(fleet, &spec, args.dry_run, style, Record::none(), "shoal run", args.fleet.as_deref())
 }
 
@@ -141,7 +163,7 @@ pub fn begin(
 }
 
 /// Better found out now than when there is something to write. A full disk is another matter: it may have room again by then.
-fn make_folder(logs: Option<&Path>) -> Result<(), NotBegun> {
+pub fn make_folder(logs: Option<&Path>) -> Result<(), NotBegun> {
     match logs.map(std::fs::create_dir_all) {
         Some(Err(e)) if e.kind() != std::io::ErrorKind::StorageFull => {
             let (text, folder) = (e.to_string(), logs.unwrap_or(Path::new("")).display());
@@ -171,7 +193,7 @@ pub fn parcel_for(remote: bool) -> Result<Parcel, NotBegun> {
 }
 
 /// Says how it went.
-fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, program: &str) -> ExitCode {
+pub fn conclude(report: &Report, style: Style, run: &str, logs: Option<PathBuf>, program: &str) -> ExitCode {
     if report.detached && style == Style::Json {
         crate::say::line(serde_json::json!({ "event": "detached", "run": run }));
         return Exit::Success.into();

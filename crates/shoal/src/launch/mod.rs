@@ -5,6 +5,7 @@ mod detach;
 pub mod gather;
 mod line_up;
 pub mod link;
+pub mod pool;
 pub mod program;
 pub mod record;
 pub mod screen;

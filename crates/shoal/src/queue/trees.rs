@@ -59,7 +59,7 @@ pub fn plan(draft: &Draft, base: &Path) -> Result<Vec<Planned>, NotBegun> {
 }
 
 /// Somebody's whole home is nobody's source, and takes long to look through.
-fn is_a_project(root: &Root) -> Result<(), NotBegun> {
+pub(crate) fn is_a_project(root: &Root) -> Result<(), NotBegun> {
     let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
     if root.from.parent().is_some() && home.as_ref() != Some(&root.from) {
         return Ok(());

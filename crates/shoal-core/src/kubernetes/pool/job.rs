@@ -118,9 +118,6 @@ fn pod(place: &Place, job: &str, asks: &[Ask]) -> Value {
     if !limits.is_empty() {
         container["resources"] = json!({"limits": limits});
     }
-    let claims = kubernetes.volumes.iter().enumerate();
-    let claims =
-        claims.map(|(i, volume)| json!({"name": volume_name(i), "persistentVolumeClaim": {"claimName": volume.claim}}));
     let mut spec = json!({
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": ask.map_or(10, |ask| ask.grace_seconds),
@@ -130,7 +127,7 @@ fn pod(place: &Place, job: &str, asks: &[Ask]) -> Value {
         // What they write is read, moved and removed by the queue's user.
         "securityContext": {"runAsUser": place.user, "runAsGroup": place.group},
         "containers": [container],
-        "volumes": claims.collect::<Vec<_>>(),
+        "volumes": volumes(place.pool),
     });
     if let Some(seconds) = ask.and_then(|ask| ask.time_limit_seconds) {
         spec["activeDeadlineSeconds"] = seconds.into();
@@ -146,8 +143,16 @@ fn volume_name(i: usize) -> String {
     format!("volume-{i}")
 }
 
+/// The claims, as a pod names them.
+pub(in crate::kubernetes) fn volumes(pool: &Pool) -> Value {
+    let claims = pool.kubernetes.volumes.iter().enumerate();
+    claims
+        .map(|(i, volume)| json!({"name": volume_name(i), "persistentVolumeClaim": {"claimName": volume.claim}}))
+        .collect()
+}
+
 /// The carrier is there twice: where people expect it, and where the queue's machine has it.
-fn mounts(pool: &Pool) -> Value {
+pub(in crate::kubernetes) fn mounts(pool: &Pool) -> Value {
     let mut mounts = Vec::new();
     for (i, volume) in pool.kubernetes.volumes.iter().enumerate() {
         mounts.push(json!({"name": volume_name(i), "mountPath": volume.at}));
@@ -158,7 +163,7 @@ fn mounts(pool: &Pool) -> Value {
     mounts.into()
 }
 
-fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
+pub(in crate::kubernetes) fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
     const HOSTNAME: &str = "kubernetes.io/hostname";
     let kubernetes = &pool.kubernetes;
     let mut selector: Map<String, Value> =

@@ -25,31 +25,35 @@ const DELETED: &str = "its pod was deleted by somebody else";
 /// `job`: as the server has it; none: it is not there any more. `pods`: those of the run's index. `refused`: what the controller said when it could
 /// not make one.
 pub fn of(job: Option<&Value>, index: usize, pods: &[&Value], refused: Option<&str>) -> Stage {
-    // The youngest says how it is now; those before it were evicted.
-    let youngest = pods.iter().max_by_key(|pod| {
+    match (once(job, index, pods, refused), youngest(pods), job) {
+        // The controller makes another pod, unless the Job is on its way out.
+        (Stage::Over(Ending::Lost { why, .. }), Some(pod), Some(job))
+            if is_disrupted(pod) && job["metadata"]["deletionTimestamp"].is_null() =>
+        {
+            Stage::Waits(format!("{why}; it begins anew"))
+        }
+        (stage, ..) => stage,
+    }
+}
+
+/// The youngest says how it is now; those before it were evicted.
+fn youngest<'v>(pods: &[&'v Value]) -> Option<&'v Value> {
+    pods.iter().copied().max_by_key(|pod| {
         let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
         (text("creationTimestamp"), text("name"))
-    });
-    let Some(job) = job else {
-        return match youngest.map(|pod| of_pod(pod)) {
-            Some(Stage::Over(ending)) if ending != Ending::lost(DELETED) => Stage::Over(ending),
-            Some(Stage::Leaves { node }) => Stage::Leaves { node },
-            _ => lost("its Job was deleted by somebody else".into()),
-        };
-    };
-    match youngest {
-        Some(pod) => match of_pod(pod) {
-            // The controller makes another pod, unless the Job is on its way out.
-            Stage::Over(Ending::Lost { why, .. })
-                if is_disrupted(pod) && job["metadata"]["deletionTimestamp"].is_null() =>
-            {
-                Stage::Waits(format!("{why}; it begins anew"))
-            }
-            stage => stage,
-        },
-        None if has_index(&job["status"]["failedIndexes"], index) => lost(DELETED.into()),
-        None if has_index(&job["status"]["completedIndexes"], index) => Stage::Over(Ending::Exited(0)),
-        None => {
+    })
+}
+
+/// The same of an index that has one pod and never another.
+pub fn once(job: Option<&Value>, index: usize, pods: &[&Value], refused: Option<&str>) -> Stage {
+    match (job, youngest(pods).map(of_pod)) {
+        (Some(_), Some(stage)) => stage,
+        (None, Some(Stage::Over(ending))) if ending != Ending::lost(DELETED) => Stage::Over(ending),
+        (None, Some(stage @ Stage::Leaves { .. })) => stage,
+        (None, _) => lost("its Job was deleted by somebody else".into()),
+        (Some(job), None) if has_index(&job["status"]["failedIndexes"], index) => lost(DELETED.into()),
+        (Some(job), None) if has_index(&job["status"]["completedIndexes"], index) => Stage::Over(Ending::Exited(0)),
+        (Some(job), None) => {
             let name = job["metadata"]["name"].as_str().unwrap_or_default();
             let why = refused.map_or_else(
                 || format!("`kubectl describe job/{name}` says if a quota or a right is missing"),
@@ -58,6 +62,20 @@ pub fn of(job: Option<&Value>, index: usize, pods: &[&Value], refused: Option<&s
             Stage::Waits(format!("its pod is not made yet: {why}"))
         }
     }
+}
+
+/// Why a pod that still lives is on its way out, and on which node it is.
+pub fn leaving(pod: &Value) -> Option<String> {
+    let node = pod["spec"]["nodeName"].as_str().map_or_else(String::new, |node| format!(" on {node}"));
+    let disrupted = condition(pod, "DisruptionTarget", "True").map(|_| match failed(pod) {
+        Ending::Lost { why, .. } => why,
+        _ => format!("its pod was evicted{node}"),
+    });
+    let deleted = || {
+        let is = !pod["metadata"]["deletionTimestamp"].is_null();
+        is.then(|| format!("its pod{node} was deleted by somebody else"))
+    };
+    disrupted.or_else(deleted)
 }
 
 fn lost(why: String) -> Stage {

@@ -66,8 +66,13 @@ pub struct Cluster(Arc<(Mutex<Seen>, Condvar)>);
 impl Cluster {
     /// Follows what bears the pool's label, as long as this process lives.
     pub fn follow(wanted: Wanted, owner: &str) -> io::Result<Cluster> {
+        Cluster::follow_labels(wanted, format!("{POOL}={owner}"))
+    }
+
+    /// Follows Jobs and pods that bear these labels.
+    pub fn follow_labels(wanted: Wanted, labels: String) -> io::Result<Cluster> {
         let cluster = Cluster(Arc::default());
-        let (mine, labels) = (cluster.clone(), format!("{POOL}={owner}"));
+        let mine = cluster.clone();
         std::thread::Builder::new().name("watch".into()).spawn(move || {
             loop {
                 if let Err(failure) = mine.once(&wanted, &labels) {

@@ -9,10 +9,10 @@
 //! | `settle` | is a run over, and how |
 //! | `dry_run` | which objects would a sweep be |
 
-mod cluster;
+pub(crate) mod cluster;
 mod disk;
 pub mod dry_run;
-mod settle;
+pub(crate) mod settle;
 mod steward;
 
 use shoal_core::fleet::pool::Pool;
