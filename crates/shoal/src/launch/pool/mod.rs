@@ -222,7 +222,7 @@ impl Placed<'_> {
         let applied = server.apply(self.gang, token);
         let outcome = applied.map_err(not_begun).and_then(|uid| {
             let cluster = server.follow(self.gang.run).map_err(|e| NotBegun::Here(e.to_string()))?;
-            Ok(Run::new(self, server, cluster, uid, records.take()).to_the_end(stop))
+            Ok(Run::new(self, server, cluster, uid, records.take()).run_to_the_end(stop))
         });
         // Of what never ran.
         for rank in self.plan.ranks.iter().map(|rank| rank.rank).filter(|_| outcome.is_err()) {
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn to_the_end(mut self, signal: &dyn Fn() -> u32) -> Report {
+    fn run_to_the_end(mut self, signal: &dyn Fn() -> u32) -> Report {
         let mut interrupts = 0;
         while self.follow.phase() != Phase::Over {
             self.shown = self.cluster.next(&self.shown, TURN);
