@@ -125,9 +125,8 @@ fn what_takes_pods_away_costs_nothing() {
 /// Agent, daemon and keeper are killed while pods run: the first two are missed by nobody, and what the third kept begins anew.
 #[test]
 fn who_looks_after_pods_may_be_killed() {
-    let pool = format!("{{name: cloud, slots: 500, kubernetes: {{{USUAL}}}}}");
-    let nowhere = format!("{{name: nowhere, slots: 500, kubernetes: {{{USUAL}, nodes: [nowhere]}}}}");
-    let Some(mut lab) = Lab::new([NodeSpec::new("one")], None, &[&pool, &nowhere]) else { return };
+    let pool = format!("{{name: cloud, slots: 8, kubernetes: {{{USUAL}}}}}");
+    let Some(mut lab) = Lab::new([NodeSpec::new("one")], None, &[&pool]) else { return };
     lab.serve();
     const RUNS: u32 = 4;
     let begin = |lab: &Lab, name: &str| {
@@ -165,15 +164,5 @@ fn who_looks_after_pods_may_be_killed() {
     lab.until_lines("keeper", 2 * RUNS as usize);
     lab.touch("keeper-go");
     ends(&lab, "keeper", 2 * RUNS as usize);
-    lab.until_empty();
-
-    // Five hundred at once are one object at the server, and one request. No node takes them.
-    lab.sweep("many", 500, "true\n", &["--on", "nowhere"]);
-    lab.until_counts("many", "running", 500);
-    let jobs = until(LONG, "the Job", || Some(lab.of_sweep("jobs", "many")).filter(|jobs| !jobs.is_empty()));
-    assert_eq!((jobs.len(), &jobs[0]["spec"]["completions"]), (1, &500.into()));
-    lab.until_says(&["why", "many:499"], "no node takes its pod");
-    lab.desk.says(&["stop", "many"]);
-    lab.until_counts("many", "stopped", 500);
     lab.until_empty();
 }
