@@ -5,7 +5,7 @@ mod queue_host;
 use queue_host::*;
 use sha2::{Digest, Sha256};
 use shoal_core::queue::line::{FromHost, ToHost};
-use shoal_core::queue::work::{Ending, Publish, Tree};
+use shoal_core::queue::work::{Ending, Publish, Start, Tree};
 use std::fs;
 use std::time::Duration;
 
