@@ -37,7 +37,7 @@ pub fn of(job: Option<&Value>, index: usize, pods: &[&Value]) -> Stage {
     match youngest {
         Some(pod) => match of_pod(pod) {
             // The controller makes another pod, unless the Job is on its way out.
-            Stage::Over(Ending::Lost { why })
+            Stage::Over(Ending::Lost { why, .. })
                 if is_disrupted(pod) && job["metadata"]["deletionTimestamp"].is_null() =>
             {
                 Stage::Waits(format!("{why}; it begins anew"))
@@ -58,7 +58,7 @@ pub fn of(job: Option<&Value>, index: usize, pods: &[&Value]) -> Stage {
 }
 
 fn lost(why: String) -> Stage {
-    Stage::Over(Ending::Lost { why })
+    Stage::Over(Ending::lost(why))
 }
 
 fn of_pod(pod: &Value) -> Stage {
@@ -111,7 +111,7 @@ fn failed(pod: &Value) -> Ending {
         } else {
             "its pod was evicted"
         };
-        return Ending::Lost { why: format!("{what}{node}: {why}") };
+        return Ending::lost(format!("{what}{node}: {why}"));
     }
     let reason = said(&pod["status"], "reason").unwrap_or_default();
     if reason == "DeadlineExceeded" {
@@ -129,7 +129,7 @@ fn failed(pod: &Value) -> Ending {
         },
         None => {
             let message = said(&pod["status"], "message").unwrap_or_default();
-            Ending::Lost { why: format!("its pod failed{node}: {reason} {message}").trim_end().into() }
+            Ending::lost(format!("its pod failed{node}: {reason} {message}").trim_end())
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
             )
         };
         let over = |ending: Ending| Stage::Over(ending);
-        let lost = |why: &str| over(Ending::Lost { why: why.into() });
+        let lost = |why: &str| over(Ending::lost(why));
         let oom = pod("Failed", ended(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})));
         for (job, index, pods, wanted) in [
             (Some(&job), 0, vec![pod("Succeeded", json!({}))], over(Ending::Exited(0))),

@@ -120,6 +120,8 @@ pub fn run(pool: &Pool, folder: &Folder, start: &Start, made: Made) -> Result<Ru
         memory_bytes: None,
         prepared: None,
         refused: None,
+        // It is not here: whatever became of the keeper, it was not the run.
+        guarded: false,
     })
 }
 
@@ -150,7 +152,7 @@ pub fn settle(folder: &Folder, over: &mut Over) {
             over.began = began.unwrap_or(over.began).min(over.ended);
         }
         None if over.ending == Ending::Stopped || matches!(over.ending, Ending::Lost { .. }) => {}
-        None => over.ending = Ending::Lost { why: "the process that waited for its pod is gone".into() },
+        None => over.ending = Ending::lost("the process that waited for its pod is gone"),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use shoal_core::kubernetes::pool::job::POOL;
 use shoal_core::kubernetes::template::Kind;
 use shoal_hosts::kubernetes::request::Selection;
-use shoal_hosts::kubernetes::watch::{Followed, View};
+use shoal_hosts::kubernetes::watch::{Followed, Look, View};
 use shoal_hosts::kubernetes::{Connection, Failure, Wanted, resource};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -75,7 +75,7 @@ impl Cluster {
         let end = Instant::now() + LIFE;
         connection.follow(&[follow(jobs), follow(pods)], end, |view| {
             self.put(Seen::of(view));
-            None::<()>
+            Look::GoOn
         })?;
         Ok(())
     }

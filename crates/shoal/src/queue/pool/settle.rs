@@ -76,7 +76,7 @@ fn leaves(known: &Known, node: Option<&str>) -> Verdict {
     }
     let why =
         format!("its node {} does not answer: its pod was to be taken away and is not", node.unwrap_or("(unknown)"));
-    Verdict::Over(if known.to_stop { Ending::Stopped } else { Ending::Lost { why } })
+    Verdict::Over(if known.to_stop { Ending::Stopped } else { Ending::lost(why) })
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_run_is_over_when_its_script_or_the_server_says_so() {
-        let lost = || Ending::Lost { why: "w".into() };
+        let lost = || Ending::lost("w");
         let over = Stage::Over;
         let leaves = Stage::Leaves { node: Some("n".into()) };
         let said = |text: &str| Verdict::Goes(Some(text.into()));
@@ -119,7 +119,7 @@ mod tests {
         }
         let known = Known { code: None, to_stop: false, stage: Some(&leaves), since: GONE * 2, grace: Duration::ZERO };
         assert!(
-            matches!(verdict(&known), Verdict::Over(Ending::Lost { why }) if why.contains("its node n does not answer"))
+            matches!(verdict(&known), Verdict::Over(Ending::Lost { why, .. }) if why.contains("its node n does not answer"))
         );
     }
 }

@@ -365,5 +365,5 @@ fn ended(ending: Ending) -> End {
 }
 
 fn abandoned() -> Ending {
-    Ending::Lost { why: "the process that waited for its pod is gone".into() }
+    Ending::lost("the process that waited for its pod is gone")
 }
