@@ -5,6 +5,7 @@ pub mod complaint;
 pub mod difference;
 pub mod emit;
 pub mod end;
+pub mod helper;
 pub mod manifest;
 pub mod meet;
 pub mod names;

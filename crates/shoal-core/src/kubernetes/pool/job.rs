@@ -142,7 +142,7 @@ fn pod(place: &Place, job: &str, asks: &[Ask]) -> Value {
     spec
 }
 
-fn volume_name(i: usize) -> String {
+pub fn volume_name(i: usize) -> String {
     format!("volume-{i}")
 }
 
@@ -158,7 +158,8 @@ fn mounts(pool: &Pool) -> Value {
     mounts.into()
 }
 
-fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
+/// On which nodes a pod of the pool may be; `node`: on this one alone.
+pub fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
     const HOSTNAME: &str = "kubernetes.io/hostname";
     let kubernetes = &pool.kubernetes;
     let mut selector: Map<String, Value> =
