@@ -4,9 +4,12 @@
 //! |---|---|
 //! | `choose` | is a pool meant, and which |
 //! | `visit` | how is there a pod that reaches its volumes, as long as a verb lasts |
+//! | `attach`, `shell` | how does somebody sit at a shell in such a pod |
 //! | `up`, `down` | how do files get to a volume, and back |
 
+pub mod attach;
 pub mod choose;
 pub mod down;
+pub mod shell;
 pub mod up;
 pub mod visit;
