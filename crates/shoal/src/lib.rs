@@ -17,6 +17,7 @@ pub mod launch;
 pub mod logging;
 pub mod metrics;
 mod on_host;
+pub mod pools;
 pub mod predict;
 pub mod programs;
 pub mod queue;

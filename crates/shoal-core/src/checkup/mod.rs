@@ -7,6 +7,7 @@
 //! | `reach` | how far did we get on the way in, and what did it look like |
 //! | `judge`, `judge_python` | what do a host's facts mean |
 //! | `peers` | what do the measurements between hosts mean |
+//! | `pools` | what does a cluster say about a part of it that is to take runs |
 //! | `compare` | which host is unlike the others |
 //! | `cells`, `table`, `notes`, `pairs_table` | how it is shown |
 
@@ -19,6 +20,7 @@ pub mod network;
 mod notes;
 mod pairs_table;
 pub mod peers;
+pub mod pools;
 pub mod reach;
 pub mod table;
 
@@ -46,10 +48,18 @@ pub enum Check {
     Files,
     Sudo,
     Peers,
+    Cluster,
+    Namespace,
+    Rights,
+    Quota,
+    Volume,
+    Here,
+    Image,
+    Nodes,
 }
 
 impl Check {
-    pub const ALL: [Check; 17] = [
+    pub const ALL: [Check; 25] = [
         Check::Ssh,
         Check::HostKey,
         Check::Key,
@@ -67,6 +77,14 @@ impl Check {
         Check::Files,
         Check::Sudo,
         Check::Peers,
+        Check::Cluster,
+        Check::Namespace,
+        Check::Rights,
+        Check::Quota,
+        Check::Volume,
+        Check::Here,
+        Check::Image,
+        Check::Nodes,
     ];
 
     /// What people and programs call it.
@@ -89,6 +107,14 @@ impl Check {
             Check::Files => "files",
             Check::Sudo => "sudo",
             Check::Peers => "peers",
+            Check::Cluster => "cluster",
+            Check::Namespace => "namespace",
+            Check::Rights => "rights",
+            Check::Quota => "quota",
+            Check::Volume => "volume",
+            Check::Here => "here",
+            Check::Image => "image",
+            Check::Nodes => "nodes",
         }
     }
 }
@@ -160,6 +186,11 @@ pub struct HostReport {
 }
 
 impl HostReport {
+    /// A part of a cluster, not a machine.
+    pub fn is_pool(&self) -> bool {
+        self.finding(Check::Cluster).is_some()
+    }
+
     pub fn finding(&self, check: Check) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.check == check)
     }

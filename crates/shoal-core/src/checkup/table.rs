@@ -92,10 +92,10 @@ fn common(hosts: &[HostReport], check: Check) -> Option<&str> {
 }
 
 fn sum(report: &Report, look: Look) -> String {
-    let hosts = match report.hosts.len() {
-        1 => "1 host".to_string(),
-        n => format!("{n} hosts"),
-    };
+    let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
+    let pools = report.hosts.iter().filter(|host| host.is_pool()).count();
+    let hosts = [counted(report.hosts.len() - pools, "host"), counted(pools, "pool")];
+    let hosts = hosts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let (red, yellow) = (report.count(Level::Red), report.count(Level::Yellow));
     let (level, words) = match (red, yellow) {
         (0, 0) => (Level::Green, "all green".to_string()),

@@ -5,8 +5,11 @@ use crate::checkup::Level;
 use serde::Serialize;
 use serde_json::Value;
 
+/// Verb, group and resource.
+pub type Right = (&'static str, &'static str, &'static str);
+
 /// What is asked before it hurts: the verbs that `launch`, `status` and `destroy` need, by group and resource.
-pub const RIGHTS: [(&str, &str, &str); 19] = [
+pub const RIGHTS: [Right; 19] = [
     ("list", "", "pods"),
     ("watch", "", "pods"),
     ("delete", "", "pods"),
@@ -36,8 +39,8 @@ pub struct Facts {
     pub namespace: String,
     /// Whether the namespace could be asked for by name.
     pub saw_namespace: bool,
-    /// Those of `RIGHTS` that are not granted.
-    pub missing: Vec<(&'static str, &'static str, &'static str)>,
+    /// Those that were asked for and are not granted.
+    pub missing: Vec<Right>,
     pub quotas: Option<Vec<Value>>,
     /// The volume claims of the template, by name; a claim that is not there is null.
     pub claims: Option<Vec<(String, Value)>>,

@@ -6,6 +6,7 @@ pub mod difference;
 pub mod emit;
 pub mod end;
 pub mod gang;
+pub mod helper;
 pub mod manifest;
 pub mod meet;
 pub mod names;

@@ -94,6 +94,12 @@ pub fn say(mouth: &mut impl Write, order: &Order) -> io::Result<()> {
 
 /// Starts `shoal WORDS` on the node, over the first connection with a session to spare; delivered first if it is missing.
 pub fn start(way: &Way, words: &str) -> Result<(Process, Option<std::path::PathBuf>), Trouble> {
+    if let Some(through) = way.through {
+        return through
+            .start(words)
+            .map(|process| (process, None))
+            .map_err(|e| Trouble { node: way.host.name.clone(), ..e });
+    }
     if way.host.reach == Reach::Local {
         let mut command = std::process::Command::new(&way.parcel.path);
         command.args(words.split(' '));
@@ -133,7 +139,7 @@ fn is_speaking(process: &Process) -> bool {
 
 impl Line {
     pub fn open(way: &Way) -> Result<Line, Trouble> {
-        let (process, control) = start(way, "host files")?;
+        let (process, control) = start(way, if way.through.is_some() { "host files --room" } else { "host files" })?;
         let Process { to, from, mut errors, end } = process;
         let (send, answers) = channel();
         // Threads end with the connection: all they hold are pipes.

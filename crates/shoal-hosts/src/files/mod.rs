@@ -14,6 +14,7 @@
 //! | `seal` | how do bytes travel |
 //! | `proof`, `neighbours` | how do nodes meet |
 //! | `place` | where do files go, and how do they get their names |
+//! | `space` | does what is to be written fit |
 //! | `receive`, `unpack` | what does the receiving side do, and how do records become files |
 //! | `line` | how do we speak with a node |
 //! | `send` | how does a file become pieces |
@@ -36,6 +37,7 @@ pub mod rsync;
 pub mod rules;
 pub mod seal;
 pub mod send;
+mod space;
 pub mod tree;
 pub mod unpack;
 pub mod words;
@@ -46,6 +48,7 @@ pub use push::{Sent, push, push_with};
 pub use rules::Rules;
 pub use tree::{Tree, tree};
 
+use crate::process::Process;
 use crate::ssh::Settings;
 use crate::ssh::deliver::Parcel;
 use shoal_core::fleet::{Fleet, Host};
@@ -60,6 +63,14 @@ pub struct Way<'a> {
     pub parcel: &'a Parcel,
     /// What the other nodes call it.
     pub internal: String,
+    /// Where nobody can log in: who starts our program there. What does not fit is then refused before anything is sent.
+    pub through: Option<&'a dyn Through>,
+}
+
+/// A way to where no login leads.
+pub trait Through: Sync {
+    /// Starts `shoal WORDS` there.
+    fn start(&self, words: &str) -> Result<Process, Trouble>;
 }
 
 /// A file or folder of this machine and where nodes get it: what is in the folder goes into `remote`; a file gets that name, or goes

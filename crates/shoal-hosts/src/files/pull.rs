@@ -55,7 +55,7 @@ pub fn pull(
         )
     };
     let absolute = std::path::absolute(target).map_err(here)?;
-    if way.host.reach != Reach::Local && !options.no_rsync && rsync::is_here() {
+    if way.through.is_none() && way.host.reach != Reach::Local && !options.no_rsync && rsync::is_here() {
         let of = |failure: crate::ssh::Failure| trouble(&failure.host, failure.what, failure.hint);
         let connection = Connection::open(way.fleet, way.host, way.settings).map_err(of)?;
         let said = connection.run("rsync --version", Vec::new(), ASKING).map_err(of)?;
@@ -139,7 +139,7 @@ fn take(way: &Way, wish: &Wish, tell: &(dyn Fn(Progress) + Sync)) -> Result<Sent
     }
     tell(Progress::at(Stage::Looking));
     let told = |done, total| tell(Progress::sending(done, total));
-    let served = serve(from, to, Path::new("/"), &told).map_err(lost)?;
+    let served = serve(from, to, Path::new("/"), way.through.is_some(), &told).map_err(lost)?;
     match served {
         Served { failed: Some((what, hint)), .. } => Err(trouble("this machine", what, hint)),
         Served { changed, .. } if !changed.is_empty() => {
@@ -151,7 +151,8 @@ fn take(way: &Way, wish: &Wish, tell: &(dyn Fn(Progress) + Sync)) -> Result<Sent
         }
         Served { files, bytes, deleted, .. } => {
             tell(Progress::at(Stage::Done));
-            Ok(Sent { files, bytes, how: How::Stream, deleted })
+            let how = if files == 0 { How::Nothing } else { How::Stream };
+            Ok(Sent { files, bytes, how, deleted })
         }
     }
 }

@@ -38,11 +38,12 @@ pub struct Served {
     pub deleted: u64,
 }
 
-/// Serves one sender until its words end. `told` hears the bytes so far and in all.
+/// Serves one sender until its words end. `told` hears the bytes so far and in all. `room`: what does not fit is refused as a whole.
 pub fn serve(
     mut input: impl Input,
     output: impl Write + Send,
     home: &Path,
+    room: bool,
     told: &(dyn Fn(u64, u64) + Sync),
 ) -> io::Result<Served> {
     let output = Mutex::new(output);
@@ -69,7 +70,7 @@ pub fn serve(
         });
         let outcome = say(&Answer::Hello { version: VERSION }).and_then(|()| {
             let served = Served::default();
-            let mut receiver = Receiver { input: &mut input, say, bytes, total, home, state: None, served };
+            let mut receiver = Receiver { input: &mut input, say, bytes, total, home, room, state: None, served };
             let Err(over) = receiver.orders();
             let mut served = receiver.served;
             if let Over::Failed(what, hint) = over {
@@ -119,6 +120,7 @@ struct Receiver<'a, I> {
     bytes: &'a AtomicU64,
     total: &'a AtomicU64,
     home: &'a Path,
+    room: bool,
     state: Option<State>,
     served: Served,
 }
@@ -190,6 +192,9 @@ impl<I: Input> Receiver<'_, I> {
         let manifest = Manifest::decode(&bytes).map_err(|e| nonsense(&e))?;
         let (Some(key), Some(token)) = (unhex(key), unhex(token)) else { return Err(nonsense("a key that is none")) };
         let place = Place::prepare(manifest, self.home, &mut || {})?;
+        if let Some((what, hint)) = if self.room { super::space::fault(&place) } else { None } {
+            return Err(Over::Failed(what, hint));
+        }
         let wanted = || place.lacking.iter().zip(place.manifest.entries()).filter(|(lacks, _)| **lacks);
         self.served.files = wanted().count() as u64;
         self.served.bytes = wanted().map(|(_, (_, entry))| entry.size()).sum();

@@ -23,6 +23,8 @@ pub struct Wanted {
 
 pub struct Connection {
     pub(super) client: Client,
+    /// For those who need a client of their own.
+    pub(super) config: Config,
     runtime: Runtime,
     /// The address of the API server.
     pub server: String,
@@ -44,9 +46,9 @@ impl Connection {
         let client = {
             // The client starts a task of its own.
             let _inside = runtime.enter();
-            Client::try_from(config).map_err(|error| explain(&error, &server))?
+            Client::try_from(config.clone()).map_err(|error| explain(&error, &server))?
         };
-        let connection = Connection { client, runtime, server, namespace };
+        let connection = Connection { client, config, runtime, server, namespace };
         connection.block_on(connection.check_namespace())?;
         Ok(connection)
     }

@@ -8,20 +8,25 @@ use futures_util::{StreamExt, stream};
 use kube::api::PostParams;
 use kube::core::Request;
 use serde_json::{Value, json};
-use shoal_core::kubernetes::checkup::{Facts, RIGHTS};
+use shoal_core::kubernetes::checkup::{Facts, RIGHTS, Right};
 
 const AT_ONCE: usize = 8;
 
 impl Connection {
     /// `claims`: the volume claims to look at.
     pub fn examine(&self, claims: &[String]) -> Result<Facts, Failure> {
-        self.block_on(self.examining(claims))
+        self.examine_for(claims, &RIGHTS)
     }
 
-    async fn examining(&self, claims: &[String]) -> Result<Facts, Failure> {
+    /// As `examine`, with the rights that somebody else needs; `pods/exec` is the part `exec` of pods.
+    pub fn examine_for(&self, claims: &[String], rights: &[Right]) -> Result<Facts, Failure> {
+        self.block_on(self.examining(claims, rights))
+    }
+
+    async fn examining(&self, claims: &[String], rights: &[Right]) -> Result<Facts, Failure> {
         let version = request::ask(self, self.client.apiserver_version()).await?.git_version;
         let saw_namespace = allowed(request::get(self, &resource::namespaces(), &self.namespace).await)?.is_some();
-        let asking: Vec<_> = RIGHTS
+        let asking: Vec<_> = rights
             .iter()
             .map(|right| async move { self.may(*right).await.map(|may| (!may).then_some(*right)) })
             .collect();
@@ -44,8 +49,12 @@ impl Connection {
     }
 
     /// Asks the server whether it would let us.
-    async fn may(&self, (verb, group, resource): (&str, &str, &str)) -> Result<bool, Failure> {
-        let attributes = json!({"namespace": self.namespace, "verb": verb, "group": group, "resource": resource});
+    async fn may(&self, (verb, group, resource): Right) -> Result<bool, Failure> {
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+        let mut attributes = json!({"namespace": self.namespace, "verb": verb, "group": group, "resource": resource});
+        if !part.is_empty() {
+            attributes["subresource"] = part.into();
+        }
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes},
         });

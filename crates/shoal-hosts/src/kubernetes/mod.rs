@@ -12,12 +12,16 @@
 //! | `clear` | how does everything of one run go, and is it gone |
 //! | `examine` | what does a cluster say about itself |
 //! | `remove` | how do they go, and what is left of them |
+//! | `exec` | how does a command run in a pod, with its three pipes here |
+//! | `helper` | how is there a pod in which a pool's volumes can be reached, and how does it go |
 
 pub mod apply;
 pub mod clear;
 pub mod connection;
 pub mod examine;
+pub mod exec;
 pub mod explain;
+pub mod helper;
 pub mod remove;
 pub mod request;
 pub mod resource;

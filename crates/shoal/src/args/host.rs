@@ -51,6 +51,9 @@ pub enum Part {
     Files {
         #[arg(long)]
         send: bool,
+        /// What does not fit is refused before anything is taken.
+        #[arg(long)]
+        room: bool,
     },
     /// Does what a queue's daemon says on this host; speaks messages over stdin and stdout.
     Agent {

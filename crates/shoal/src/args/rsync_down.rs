@@ -8,6 +8,8 @@ use std::path::PathBuf;
 ///
 /// Use it for results and logs. Without SRC and DST it fetches all `file_mounts` of the cluster file back to where they come from; with them, as `rsync
 /// NODE:SRC DST` does: a slash behind SRC means what is in it. It asks the head; with -A every node, each into a folder of its own, DST/NODE/.
+///
+/// With a fleet file that has `pools`, SRC is a path on a persistent volume of the pool.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = super::rsync_up::HELP)]
 pub struct Args {
@@ -29,6 +31,10 @@ pub struct Args {
     /// From this node, by its name or address, instead of the head.
     #[arg(long, value_name = "NODE", conflicts_with = "all_nodes")]
     pub node: Option<String>,
+
+    /// The pool of a fleet file whose volume is meant; not needed where there is only one.
+    #[arg(long, value_name = "POOL", conflicts_with_all = ["all_nodes", "node"])]
+    pub pool: Option<String>,
 
     /// Remove what is in DST and not in SRC; what is excluded stays.
     #[arg(long, requires = "source")]

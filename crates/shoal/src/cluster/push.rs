@@ -82,6 +82,7 @@ fn push(work: &Work, members: &[&Member], mounts: &[usize]) -> Vec<Result<(), fi
             settings: &common.ssh,
             parcel: &common.parcel,
             internal: member.node.internal.clone(),
+            through: None,
         })
         .collect();
     for member in members {

@@ -42,7 +42,14 @@ impl Party {
         let mut ways = Vec::new();
         for Node { host, internal, .. } in &self.nodes {
             let internal = internal.clone();
-            ways.push(Way { fleet: &self.fleet, host, settings: &self.ssh, parcel: &self.parcel, internal });
+            ways.push(Way {
+                fleet: &self.fleet,
+                host,
+                settings: &self.ssh,
+                parcel: &self.parcel,
+                internal,
+                through: None,
+            });
         }
         ways
     }

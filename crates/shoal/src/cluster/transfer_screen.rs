@@ -20,11 +20,23 @@ pub fn size(bytes: u64) -> String {
 
 /// Does `work` while somebody may say stop. Nodes give up by themselves what is under way: their input ends with us.
 pub fn attended<R: Send>(program: &str, stop: &dyn Fn() -> u32, screen: &Screen, work: impl FnOnce() -> R + Send) -> R {
+    attended_with(program, stop, screen, &|| {}, work)
+}
+
+/// As `attended`; `at_stop` clears away what would stay when this program is gone.
+pub fn attended_with<R: Send>(
+    program: &str,
+    stop: &dyn Fn() -> u32,
+    screen: &Screen,
+    at_stop: &dyn Fn(),
+    work: impl FnOnce() -> R + Send,
+) -> R {
     std::thread::scope(|scope| {
         let thread = scope.spawn(work);
         while !thread.is_finished() {
             if stop() > 0 {
                 screen.close();
+                at_stop();
                 eprintln!("{program}: stopped; what is complete stays, the rest is not there");
                 std::process::exit(i32::from(STOPPED));
             }

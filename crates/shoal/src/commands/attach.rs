@@ -5,12 +5,16 @@ use crate::args::attach::Args;
 use crate::cluster::nodes::Nodes;
 use crate::cluster::{around, terminal};
 use crate::launch::program::Broken;
+use crate::pools;
 use shoal_core::cluster::{session, shell};
 use shoal_core::outcome::LOST;
 use shoal_hosts::ssh::Settings;
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if let Some(pool) = pools::choose::of(&args.cluster, args.pool.as_deref())? {
+        return pools::attach::run(args, &pool);
+    }
     let by = args.reaching.multiplexer();
     if args.new && by.is_none() {
         return Err(NotBegun::Wrong("--new is for sessions: it needs --tmux or --screen".into()));

@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     };
     let asked = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     let patience = Duration::from_secs(args.timeout);
-    let doctor = Doctor { fleet, ssh: Settings::from_env(), parcel, token: new_token()?, patience };
+    let doctor = Doctor { fleet, ssh: Settings::from_env(), parcel, token: new_token()?, patience, pods: args.pods };
     let Some(report) = examine(doctor, &|| asked() > 0) else {
         eprintln!("shoal doctor: stopped");
         return Ok(ExitCode::from(STOPPED));

@@ -26,7 +26,7 @@ pub fn run(args: Args) -> ExitCode {
         Part::List { run } => list(run.as_deref()),
         Part::Tail { run, rank, follow } => tail(&run, rank, follow),
         Part::Stop { run, rank, grace_ms } => stop(&run, rank, Duration::from_millis(grace_ms)),
-        Part::Files { send } => crate::on_host::files::main(send),
+        Part::Files { send, room } => crate::on_host::files::main(send, room),
         Part::Digest => {
             let digest = std::env::current_exe().and_then(|me| shoal_hosts::ssh::deliver::digest_of(&me));
             match digest {

@@ -7,6 +7,7 @@ use crate::cluster::file;
 use crate::cluster::transfer::{Party, conclude, rules};
 use crate::cluster::transfer_screen::{Screen, attended};
 use crate::exit::Exit;
+use crate::pools;
 use crate::signals;
 use shoal_hosts::files::choose::How;
 use shoal_hosts::files::push::at_once;
@@ -17,6 +18,9 @@ use std::process::ExitCode;
 const PROGRAM: &str = "shoal rsync-down";
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if let Some(pool) = pools::choose::of(&args.common, args.pool.as_deref())? {
+        return pools::down::run(args, &pool);
+    }
     let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
     let rules = rules(&cluster.files, &args.exclude);
     let wishes: Vec<(String, PathBuf)> = match (&args.source, &args.target) {

@@ -7,6 +7,7 @@ use crate::cluster::transfer::{Party, as_rsync, conclude, mounts, rules};
 use crate::cluster::transfer_screen::{Screen, attended};
 use crate::cluster::{file, watch::Watch};
 use crate::exit::Exit;
+use crate::pools;
 use crate::signals;
 use shoal_core::cluster::{Cluster, Docker};
 use shoal_hosts::files::{Delivery, Options, push_with};
@@ -16,6 +17,9 @@ use std::process::ExitCode;
 const PROGRAM: &str = "shoal rsync-up";
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if let Some(pool) = pools::choose::of(&args.common, args.pool.as_deref())? {
+        return pools::up::run(args, &pool);
+    }
     let cluster = file::read(&args.common.file, &args.common).map_err(NotBegun::Wrong)?;
     let rules = rules(&cluster.files, &args.exclude);
     let (deliveries, under): (Vec<Delivery>, Option<String>) = match (&args.source, &args.target) {

@@ -105,6 +105,7 @@ pub fn checks(fleet: &Fleet, ssh: Option<&Finding>) -> Vec<Check> {
         Check::Shared => fleet.shared.is_some(),
         // Of all hosts together, later.
         Check::Peers => false,
+        check if shoal_core::checkup::pools::CHECKS.contains(check) => false,
         Check::HostKey | Check::Key | Check::Shell | Check::Sessions | Check::Clock => !here,
         _ => true,
     };

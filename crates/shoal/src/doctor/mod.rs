@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `host` | what is looked at on one host, in which order |
 //! | `ways` | what is between the hosts |
+//! | `pools` | what do clusters say about the parts of them that take runs |
 //! | `talk` | how do we speak with our program on a host, line by line |
 //! | `lines` | which connections are ours, and how do they end |
 //! | `progress` | what do people see meanwhile |
 
 mod host;
 mod lines;
+mod pools;
 mod progress;
 mod talk;
 mod ways;
@@ -37,6 +39,8 @@ pub struct Doctor {
     pub token: Secret,
     /// How long one host may take, apart from the ways between hosts.
     pub patience: Duration,
+    /// Whether a pod may be started in each pool.
+    pub pods: bool,
 }
 
 /// What a host's examination has come to.
@@ -67,6 +71,7 @@ pub fn examine(doctor: Doctor, stop: &dyn Fn() -> bool) -> Option<Report> {
         std::thread::spawn(move || host::examine(&doctor, i, &ssh, &send));
     }
     drop(send);
+    let pools = pools::begin(&doctor);
     let mut progress = Progress::new();
     attend(&doctor.fleet, &mut patients, &updates, doctor.patience, stop, &mut progress)?;
     let Ways { pairs, absent } = ways::measure(&doctor, &patients, stop, &mut progress)?;
@@ -87,6 +92,7 @@ pub fn examine(doctor: Doctor, stop: &dyn Fn() -> bool) -> Option<Report> {
         hosts[i].add(Finding::yellow(Check::Peers, "?", text, hint));
     }
     compare::hosts(&mut hosts);
+    hosts.extend(pools::finish(pools, &doctor, stop)?);
     Some(Report { version: REPORT_VERSION, fleet: doctor.fleet.name.clone(), hosts, pairs })
 }
 

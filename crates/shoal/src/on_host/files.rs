@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub fn main(send: bool) -> ExitCode {
+pub fn main(send: bool, room: bool) -> ExitCode {
     let home =
         std::env::var_os("HOME").filter(|home| !home.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let files = || -> std::io::Result<(File, File)> {
@@ -16,7 +16,7 @@ pub fn main(send: bool) -> ExitCode {
     };
     let outcome = files().and_then(|(input, output)| match send {
         true => pull::give(input, output, &home),
-        false => receive::serve(input, output, &home, &|_, _| {}).map(drop),
+        false => receive::serve(input, output, &home, room, &|_, _| {}).map(drop),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

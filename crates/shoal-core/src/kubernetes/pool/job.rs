@@ -139,7 +139,7 @@ fn pod(place: &Place, job: &str, asks: &[Ask]) -> Value {
     spec
 }
 
-fn volume_name(i: usize) -> String {
+pub fn volume_name(i: usize) -> String {
     format!("volume-{i}")
 }
 
@@ -163,7 +163,8 @@ pub(in crate::kubernetes) fn mounts(pool: &Pool) -> Value {
     mounts.into()
 }
 
-pub(in crate::kubernetes) fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
+/// On which nodes a pod of the pool may be; `node`: on this one alone.
+pub fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
     const HOSTNAME: &str = "kubernetes.io/hostname";
     let kubernetes = &pool.kubernetes;
     let mut selector: Map<String, Value> =
