@@ -156,21 +156,27 @@ fn what_is_missing_is_named() {
     lab.put("f", b"f");
     let f = lab.local("f").display().to_string();
     let file = |name: &str, text: &str| lab.fleet(name, text);
-    let says = |file: &str, target: &str, code: i32, words: &[&str]| {
-        lab.shoal(&["rsync-up", file, &f, target]).expect(code, words);
-        lab.here.assert_empty();
-    };
-    says(&lab.file, "/etc/f", 2, &["`/etc/f` is on no volume of the pool `cloud`", "the pool's volumes are at /mnt"]);
     let other = file("claim.yaml", &fleet("wrong", "here", "other", ""));
-    says(&other, "/mnt/f", 3, &["there is no persistent volume claim `other` in namespace `wrong`"]);
     let image = file("image.yaml", &fleet("wrong", "missing/image:1", CLAIM, ""));
-    says(&image, "/mnt/f", 3, &["image missing/image:1 cannot be had", "imagePullSecrets"]);
     let nodes = file("nodes.yaml", &fleet("wrong", "here", CLAIM, "      nodes: [nobody]\n"));
-    says(&nodes, "/mnt/f", 3, &["no node takes its pod: 0/2 nodes are available"]);
     let space = file("space.yaml", &fleet("nowhere", "here", CLAIM, ""));
-    says(&space, "/mnt/f", 3, &["no namespace `nowhere`"]);
     let hosts = file("hosts.yaml", "hosts: [a]\n");
-    says(&hosts, "/mnt/f", 2, &["has no pools"]);
+    let cases: [(&str, &str, i32, &[&str]); 6] = [
+        (&lab.file, "/etc/f", 2, &["`/etc/f` is on no volume of the pool `cloud`", "the pool's volumes are at /mnt"]),
+        (&other, "/mnt/f", 3, &["there is no persistent volume claim `other` in namespace `wrong`"]),
+        (&image, "/mnt/f", 3, &["image missing/image:1 cannot be had", "imagePullSecrets"]),
+        (&nodes, "/mnt/f", 3, &["no node takes its pod: 0/2 nodes are available"]),
+        (&space, "/mnt/f", 3, &["no namespace `nowhere`"]),
+        (&hosts, "/mnt/f", 2, &["has no pools"]),
+    ];
+    // All at once: most of their time is waiting.
+    std::thread::scope(|scope| {
+        for (file, target, code, words) in cases {
+            let (lab, f) = (&lab, &f);
+            scope.spawn(move || lab.shoal(&["rsync-up", file, f, target]).expect(code, words));
+        }
+    });
+    lab.here.assert_empty();
     lab.shoal(&["rsync-up", &lab.file, &f, "/mnt/f", "--pool", "clod"]).expect(2, &["did you mean `cloud`?"]);
 
     // Somebody who may make Jobs and look at pods, but execute nothing in them.
