@@ -19,12 +19,21 @@ const POD_BOUND: Duration = Duration::from_secs(900);
 /// A command that looks for one file.
 const LOOKING: Duration = Duration::from_secs(30);
 
-/// Pods that were asked for, to be taken away if somebody stops us.
+/// Pods that were asked for and not seen to go.
 type Made = Arc<Mutex<Vec<(Arc<Connection>, String)>>>;
 
 pub struct Asked {
     reports: Receiver<(usize, HostReport)>,
     made: Made,
+}
+
+/// Somebody stopped us, while hosts or pools were looked at, or a pod took too long.
+impl Drop for Asked {
+    fn drop(&mut self) {
+        for (connection, name) in self.made.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = remove(&connection, &name);
+        }
+    }
 }
 
 pub fn begin(doctor: &Arc<Doctor>) -> Asked {
@@ -50,9 +59,6 @@ pub fn finish(asked: Asked, doctor: &Doctor, stop: &dyn Fn() -> bool) -> Option<
     let mut reports: Vec<Option<HostReport>> = pools.iter().map(|_| None).collect();
     while reports.iter().any(Option::is_none) && Instant::now() < end {
         if stop() {
-            for (connection, name) in asked.made.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                let _ = remove(connection, name);
-            }
             return None;
         }
         match asked.reports.recv_timeout(TURN) {
@@ -91,7 +97,10 @@ fn attempt(connection: &Arc<Connection>, pool: &Pool, is_there: bool, made: &Mad
     };
     let same = if is_there { compare(&helper, pool, &visit.plan.name) } else { None };
     match helper.remove() {
-        Ok(()) => Tried { fault: None, same },
+        Ok(()) => {
+            made.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, name)| *name != visit.plan.name);
+            Tried { fault: None, same }
+        }
         Err(failure) => of(failure),
     }
 }
