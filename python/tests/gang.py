@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# Who starts tests in the background has them ignore Ctrl-C, and so would every worker.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 TOKEN = "a-token-for-tests"
 LONG = 60
 
