@@ -102,9 +102,25 @@ const ERROR: [&str; 3] = ["Error: ", "ERROR: ", "error: "];
 
 /// The line that says why. Engines say it last; BuildKit says more after it.
 fn last_line(said: &str) -> &str {
-    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = || before_a_crash(said).lines().map(str::trim).filter(|line| !line.is_empty());
     let is_error = |line: &&str| ERROR.iter().any(|word| line.starts_with(word)) || line.starts_with("Error response ");
-    lines().rfind(is_error).or_else(|| lines().next_back()).unwrap_or("it said nothing")
+    let logged = || lines().filter_map(logged).next_back();
+    lines().rfind(is_error).or_else(logged).or_else(|| lines().next_back()).unwrap_or("it said nothing")
+}
+
+/// A Go program that crashes prints what all its threads did; the reason stands before that, or is the crash itself.
+fn before_a_crash(said: &str) -> &str {
+    let crash = ["\npanic: ", "\nfatal error: "].iter().filter_map(|word| said.find(word)).min();
+    let Some(at) = crash else { return said };
+    let line_end = said[at + 1..].find('\n').map_or(said.len(), |end| at + 1 + end);
+    &said[..line_end]
+}
+
+/// What podman and buildah log as an error: `time="..." level=error msg="..."`.
+fn logged(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("time=")?;
+    let (_, rest) = rest.split_once(" level=error msg=").or_else(|| rest.split_once(" level=fatal msg="))?;
+    Some(rest.trim_matches('"'))
 }
 
 /// More of a line is not read by anybody.
@@ -264,6 +280,12 @@ mod tests {
                 ),
                 Cause::NoSpace,
             ),
+            // One that stumbles over its own failure.
+            (
+                "STEP 2/5: COPY a /b\ntime=\"2026-01-01T00:00:00Z\" level=error msg=\"While applying layer: write /b: no space left on device exit status 1\"\npanic: runtime error: nil\n\ngoroutine 45 [running]:\nbufio.Read()\n\tbufio.go:223 +0xfd",
+                Cause::NoSpace,
+            ),
+            ("STEP 2/5: COPY a /b\npanic: runtime error: nil\n\ngoroutine 45 [running]:\nmain()", Cause::Other),
             // Only the last words count: retries come before them, and what a step prints is its own.
             ("connection refused\nError: building at STEP \"RUN x\": exit status 2", Cause::Other),
         ] {
@@ -301,6 +323,8 @@ mod tests {
             "{text}"
         );
         assert_eq!(last_words(&format!("Error: {}the reason", "x".repeat(900))).chars().count(), READ + 3);
+        let crash = "STEP 3/3: COPY x /y\npanic: out of luck\n\ngoroutine 1 [running]:\nmain()\n\tmain.go:1 +0x1";
+        assert_eq!(last_words(crash), "panic: out of luck");
         let text = explain(Engine::Podman, &doing, "Error: something else");
         assert_eq!(text, "podman could not make `node:1`: something else");
     }

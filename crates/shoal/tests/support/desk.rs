@@ -6,7 +6,7 @@ use serde_json::Value;
 use shoal_core::quote::join;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const BOUND: Duration = Duration::from_secs(60);
 
@@ -136,12 +136,28 @@ impl Desk {
     }
 
     /// Waits until `shoal ps --json` has this sweep in such a state; gives its row.
+    #[track_caller]
     pub fn until(&self, sweep: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        super::until(BOUND, &format!("{sweep} to be {what}"), || {
+        let end = Instant::now() + BOUND;
+        loop {
             let output = self.shoal(&["ps", "--json"]).output().expect("shoal runs");
             let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            all["sweeps"].as_array().into_iter().flatten().find(|row| row["name"] == sweep && is(row)).cloned()
-        })
+            let row = all["sweeps"].as_array().into_iter().flatten().find(|row| row["name"] == sweep);
+            if let Some(row) = row.filter(|row| is(row)) {
+                return row.clone();
+            }
+            assert!(Instant::now() < end, "waited {BOUND:?} for {sweep} to be {what}; now it is\n{}", self.now(sweep));
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+
+    /// What the queue says of itself, for whoever has to find out why a test failed.
+    fn now(&self, sweep: &str) -> String {
+        let says = |args: &[&str]| {
+            let output = self.shoal(args).output().expect("shoal runs");
+            format!("$ shoal {}\n{}{}", join(args), text(&output.stdout), text(&output.stderr))
+        };
+        [&["ps", "--sweeps"][..], &["ps", sweep, "--all"], &["why", sweep], &["hosts"]].map(says).join("\n")
     }
 }
 
