@@ -48,7 +48,9 @@ def test_two_workers_equal_one_process_on_the_joined_batch(gang):
             np.testing.assert_allclose(ours, theirs, rtol=5e-4, atol=5e-5, err_msg=name)
         if "loss" in zero[name]:
             assert zero[name]["loss"] == one[name]["loss"] == pytest.approx(reference[name]["loss"], rel=1e-4)
-    factors = {key: count for key, count in zero["keys"].items() if " x16" in key}
+    # Adam and the convolutions leave the choice to what was measured (auto), so either may be right for them.
+    auto = ("keras2/", "keras3/")
+    factors = {key: count for key, count in zero["keys"].items() if " x16" in key and not key.startswith(auto)}
     assert sorted(factors.values()) == [9] * 8, f"three layers in fit and in the function, and the last ones of two networks: {factors}"
     assert (zero["shard"], one["shard"], reference["shard"]) == ([0, 2, 4], [1, 3, 5], list(range(7)))
     assert zero["embedding"] == one["embedding"]
