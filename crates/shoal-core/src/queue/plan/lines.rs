@@ -5,6 +5,7 @@
 
 use super::place::Asker;
 use super::starts::{Current, Starts, next_attempt};
+use super::stops::LINE_STANDS_MS;
 use crate::queue::Attempt;
 use crate::queue::event::{Action, Seat};
 use crate::queue::state::live::Shape;
@@ -73,7 +74,9 @@ fn seats(starts: &Starts, current: &Current) -> Vec<Seated> {
         let open =
             |at: &usize| starts.rooms[*at].key == seat.host && !starts.claimed[*at] && asker.may(&starts.rooms[*at]);
         let Some(at) = (0..starts.rooms.len()).find(open) else { continue };
-        if head.stopping.is_some() || head.asked || head.shape != Shape::of(&current.state.sweep.wants) {
+        // Behind one that turned out to be long nobody stands: they would be taken back again.
+        let is_long = head.since.is_some_and(|since| starts.now.saturating_sub(since) >= LINE_STANDS_MS);
+        if is_long || head.stopping.is_some() || head.asked || head.shape != Shape::of(&current.state.sweep.wants) {
             continue;
         }
         let Some(last) = starts.queue.attempt_of((current.key, head.line.last.unwrap_or(*run))) else { continue };

@@ -31,7 +31,7 @@ pub(super) fn starts(queue: &Queue, drained: &BTreeSet<u32>, now: Moment) -> Vec
 
 pub(super) struct Starts<'q> {
     pub queue: &'q Queue,
-    now: Moment,
+    pub now: Moment,
     /// Hosts that take something.
     pub rooms: Vec<HostRoom<'q>>,
     /// Hosts that somebody waits for: nobody after them lengthens a line there.

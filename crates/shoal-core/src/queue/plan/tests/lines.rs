@@ -91,3 +91,48 @@ fn a_line_behind_a_long_run_is_taken_back() {
     let row = bench.queue.sweep_row("s", bench.now).unwrap();
     assert_eq!((row.running, row.waiting, row.failed + row.stopped), (2, 94, 0));
 }
+
+#[test]
+fn nobody_stands_behind_a_run_that_turned_out_to_be_long() {
+    let mut bench = Bench::with(&[("a", 1), ("b", 1)]);
+    bench.submit(sweep("s", "ann", 100, 1));
+    measured(&mut bench, 2, 100);
+    bench.go();
+    bench.now += 2_000;
+    for action in bench.go() {
+        let Action::Stop { attempt, .. } = action else { panic!("{action:?}") };
+        let host = bench.queue.live(&attempt).unwrap().places[0].host.clone();
+        bench.end(&attempt.to_string(), &host, Ending::Stopped);
+    }
+    assert_eq!(bench.go(), [], "else they would be taken back again and again");
+    assert_eq!(bench.queue.wake_at(), None);
+}
+
+/// Whose runs were short once gets no more than others when they are long.
+#[test]
+fn two_people_share_although_one_had_short_runs() {
+    let mut bench = Bench::with(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]);
+    bench.submit(sweep("short", "ann", 6, 1));
+    measured(&mut bench, 2, 300);
+    bench.submit(sweep("long", "carol", 4, 1));
+    let long = bench.started();
+    assert_eq!(long.len(), 4);
+    bench.submit(sweep("short", "ann", 10, 1));
+    bench.submit(sweep("t", "bob", 4, 1));
+    let (first, rest) = long.split_at(1);
+    for part in [first, rest] {
+        for (attempt, host) in part {
+            let target = Target::Run(crate::queue::testing::attempt_of(attempt).run);
+            bench.apply(Event::StopAsked { at: bench.now, by: "carol".into(), target });
+            bench.end(attempt, host, Ending::Stopped);
+        }
+        bench.go();
+        bench.now += 50;
+    }
+    for _ in 0..4 {
+        let rows = ["short", "t"].map(|name| bench.queue.sweep_row(name, bench.now).unwrap());
+        assert_eq!(rows.map(|row| (row.running, row.waiting)), [(2, 2), (2, 2)]);
+        bench.now += 1_000;
+        bench.go();
+    }
+}
