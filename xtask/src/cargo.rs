@@ -45,6 +45,26 @@ pub fn told(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
+/// How the programs are built that somebody runs.
+#[derive(Clone, Copy)]
+pub enum Profile {
+    /// As tests have them built anyway.
+    Dev,
+    /// As users have them. Minutes more, the first time.
+    Release,
+}
+
+/// Builds the programs of `shoal`; the folder they are in.
+pub fn programs(profile: Profile) -> Result<PathBuf> {
+    let (args, folder): (&[&str], _) = match profile {
+        // All that tests build in one go: another selection would have other features, and so be built anew.
+        Profile::Dev => (&["build", "--workspace", "--bins"], "debug"),
+        Profile::Release => (&["build", "--release", "--package", "shoal", "--bins"], "release"),
+    };
+    run(&mut cargo(args), "build the programs")?;
+    Ok(target_dir()?.join(folder))
+}
+
 /// Where cargo builds: what it says itself, since variables and configuration files may both move it.
 pub fn target_dir() -> Result<PathBuf> {
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])

@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: one master, two servers and four workers train a small network together, and get what one process gets.
 
+use crate::cargo::Profile;
 use crate::gang::Gang;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -45,12 +46,11 @@ struct Demo {
     interrupted: Arc<AtomicBool>,
 }
 
-pub fn run() -> Result<()> {
+pub fn run(profile: Profile) -> Result<()> {
     crate::setup::run()?;
     let python = crate::venv::ensure("demo", &PACKAGES)?;
     eprintln!("building ps_master, ps_server and the Python package");
-    let build = ["build", "--release", "--package", "shoal", "--bins"];
-    crate::cargo::run(&mut crate::cargo::cargo(&build), "build the servers")?;
+    let binaries = crate::cargo::programs(profile)?;
     crate::wheel::ensure_installed(&python)?;
 
     let target = crate::cargo::target_dir()?;
@@ -58,7 +58,7 @@ pub fn run() -> Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("cannot listen for Ctrl-C")?;
     }
-    Demo { python, binaries: target.join("release"), folder: target.join("demo"), interrupted }.run()
+    Demo { python, binaries, folder: target.join("demo"), interrupted }.run()
 }
 
 impl Demo {

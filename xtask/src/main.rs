@@ -67,7 +67,7 @@ fn run() -> anyhow::Result<()> {
         Verb::Bench(args) => bench::run(args),
         Verb::Ci => ci::run(),
         Verb::Days(args) => days::run(args),
-        Verb::Demo => demo::run(),
+        Verb::Demo => demo::run(cargo::Profile::Release),
         Verb::Hosts(args) => hosts::run(args),
         Verb::Kubernetes(args) => kubernetes::run(args),
         Verb::Setup => setup::run(),

@@ -1,6 +1,7 @@
 //! The launcher's own show: `psd_run` trains the digits example on four test hosts, with a `config.json` in Poseidon's form, to the accuracy
 //! of one process; then once more, with a host killed in the middle.
 
+use crate::cargo::Profile;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use shoal_testkit::hosts::{Hosts, HostsSpec};
@@ -20,7 +21,7 @@ struct Show {
     psd_run: PathBuf,
 }
 
-pub fn run() -> Result<()> {
+pub fn run(profile: Profile) -> Result<()> {
     let python = crate::venv::ensure("demo", &crate::demo::PACKAGES)?;
     let target = crate::cargo::target_dir()?;
     let folder = target.join("show");
@@ -35,7 +36,7 @@ pub fn run() -> Result<()> {
         Ok(hosts) => hosts,
         Err(error) => bail!("no test hosts: {error}\nhint: {}", error.hint().unwrap_or_default()),
     };
-    let show = Show { hosts, python, folder, psd_run: target.join("release/psd_run") };
+    let show = Show { hosts, python, folder, psd_run: crate::cargo::programs(profile)?.join("psd_run") };
     show.write_config()?;
     show.trains()?;
     show.survives_no_death()

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check there is, in order, with a summary at the end.
 
-use crate::cargo::{cargo, told};
+use crate::cargo::{Profile, cargo, told};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
@@ -86,7 +86,9 @@ fn timed(step: Step, strict: bool) -> Outcome {
         }
         Step::Rust => rust(strict),
         Step::Python => python(strict),
-        Step::E2e => crate::demo::run().and_then(|()| crate::show::run()).map(|()| Passed { skipped: 0 }),
+        Step::E2e => {
+            crate::demo::run(Profile::Dev).and_then(|()| crate::show::run(Profile::Dev)).map(|()| Passed { skipped: 0 })
+        }
     };
     if let Err(error) = &result {
         println!("{}", crate::report::told(error));
@@ -104,7 +106,7 @@ fn plain(command: &mut Command, hint: &str) -> Result<Passed> {
 
 fn rust(strict: bool) -> Result<Passed> {
     // Tests of one package run programs of another, which cargo does not build for them.
-    plain(&mut cargo(&["build", "--workspace", "--bins"]), "see the errors above")?;
+    crate::cargo::programs(Profile::Dev)?;
     // Tests that launch frameworks on test hosts take them from here.
     let python = crate::frameworks::all()?;
     crate::wheel::ensure_installed(&python)?;
