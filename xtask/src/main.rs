@@ -1,5 +1,6 @@
 //! `cargo xtask VERB`: one verb, one file.
 
+mod again;
 mod bench;
 mod cargo;
 mod ci;

@@ -1,12 +1,12 @@
 //! `cargo xtask test`: every check there is, in order, with a summary at the end.
 
+use crate::again;
 use crate::cargo::{Profile, cargo, told};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
@@ -40,8 +40,24 @@ enum Step {
 }
 
 /// What a step that succeeded has to tell.
+#[derive(Default)]
 struct Passed {
     skipped: usize,
+    /// What needed a second try.
+    again: Vec<String>,
+}
+
+impl Passed {
+    fn told(&self) -> String {
+        let mut told = "passed".to_owned();
+        if self.skipped > 0 {
+            told += &format!(", {} skipped", self.skipped);
+        }
+        if !self.again.is_empty() {
+            told += &format!(", but only at the second try: {}", self.again.join(", "));
+        }
+        told
+    }
 }
 
 struct Outcome {
@@ -60,8 +76,7 @@ pub fn run(args: Args) -> Result<()> {
     println!("\n{:<8} {:>8}  result", "step", "time");
     for Outcome { name, took, result } in &outcomes {
         let result = match result {
-            Ok(Passed { skipped: 0 }) => "passed".to_owned(),
-            Ok(Passed { skipped }) => format!("passed, {skipped} skipped"),
+            Ok(passed) => passed.told(),
             Err(error) => format!("FAILED: {}", format!("{error:#}").lines().next().unwrap_or_default()),
         };
         println!("{name:<8} {:>6.1} s  {result}", took.as_secs_f64());
@@ -87,7 +102,7 @@ fn timed(step: Step, strict: bool) -> Outcome {
         Step::Rust => rust(strict),
         Step::Python => python(strict),
         Step::E2e => {
-            crate::demo::run(Profile::Dev).and_then(|()| crate::show::run(Profile::Dev)).map(|()| Passed { skipped: 0 })
+            crate::demo::run(Profile::Dev).and_then(|()| crate::show::run(Profile::Dev)).map(|()| Passed::default())
         }
     };
     if let Err(error) = &result {
@@ -101,7 +116,7 @@ fn plain(command: &mut Command, hint: &str) -> Result<Passed> {
     if !status.success() {
         bail!("`{}` ended with {status}\nhint: {hint}", told(command));
     }
-    Ok(Passed { skipped: 0 })
+    Ok(Passed::default())
 }
 
 fn rust(strict: bool) -> Result<Passed> {
@@ -110,42 +125,110 @@ fn rust(strict: bool) -> Result<Passed> {
     // Tests that launch frameworks on test hosts take them from here.
     let python = crate::frameworks::all()?;
     crate::wheel::ensure_installed(&python)?;
+    let moto = crate::venv::ensure("moto", &["moto[server]==5.2.5"])?;
+    let (ray, kubernetes) = (crate::ray::ensure()?, crate::kubernetes::ensure()?);
+    let bin_dir = crate::cargo::target_dir()?.join("debug");
+    let test = |which: &[&str]| {
+        let mut test = cargo(&["test"]);
+        test.args(which);
+        test.env("SHOAL_TEST_TENSORFLOW", &python);
+        // EC2 and EFS on loopback.
+        test.env("SHOAL_TEST_MOTO", &moto);
+        // A real Ray cluster on test hosts.
+        test.env("SHOAL_TEST_RAY", &ray);
+        // A real Kubernetes control plane on loopback.
+        test.env("SHOAL_TEST_KUBERNETES", &kubernetes);
+        test.env("SHOAL_BIN_DIR", &bin_dir);
+        // Skips are told on stderr, which is read here and passed on; cargo's colours are wanted all the same.
+        if std::io::stderr().is_terminal() {
+            test.env("CARGO_TERM_COLOR", "always");
+        }
+        test.stderr(Stdio::piped());
+        test
+    };
     // All failures in one go: a run of everything is long.
-    let mut test = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    test.env("SHOAL_TEST_TENSORFLOW", &python);
-    // EC2 and EFS on loopback.
-    test.env("SHOAL_TEST_MOTO", crate::venv::ensure("moto", &["moto[server]==5.2.5"])?);
-    // A real Ray cluster on test hosts.
-    test.env("SHOAL_TEST_RAY", crate::ray::ensure()?);
-    // A real Kubernetes control plane on loopback.
-    test.env("SHOAL_TEST_KUBERNETES", crate::kubernetes::ensure()?);
-    test.env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
-    // Skips are told on stderr, which is read here and passed on; cargo's colours are wanted all the same.
-    if std::io::stderr().is_terminal() {
-        test.env("CARGO_TERM_COLOR", "always");
+    let seen = watched(&mut test(&["--workspace", "--no-fail-fast"]), strict, |line| Told {
+        skipped: line.contains(shoal_testkit::SKIPPED),
+        failed: again::target(line),
+    })?;
+    let Some(targets) = seen.second_try() else { return seen.passed(strict) };
+    let mut skipped = seen.skipped;
+    for target in &targets {
+        let words: Vec<&str> = target.split_whitespace().collect();
+        let seen = watched(&mut test(&words), strict, |line| Told {
+            skipped: line.contains(shoal_testkit::SKIPPED),
+            failed: None,
+        })?;
+        skipped += seen.passed(strict)?.skipped;
     }
-    counting(test.stderr(Stdio::piped()), strict, |line| line.contains(shoal_testkit::SKIPPED))
+    Ok(Passed { skipped, again: targets })
 }
 
 fn python(strict: bool) -> Result<Passed> {
     let python = crate::frameworks::all()?;
     crate::wheel::ensure_installed(&python)?;
-    let mut pytest = crate::cargo::clean(&python);
-    pytest
-        .args(["-m", "pytest", "-rs", "python/tests"])
-        .env("SHOAL_BIN_DIR", crate::cargo::target_dir()?.join("debug"));
-    if std::io::stdout().is_terminal() {
-        pytest.arg("--color=yes");
+    let bin_dir = crate::cargo::target_dir()?.join("debug");
+    let pytest = |more: &[&str]| {
+        let mut pytest = crate::cargo::clean(&python);
+        pytest.args(["-m", "pytest", "-rsf", "python/tests"]).args(more).env("SHOAL_BIN_DIR", &bin_dir);
+        if std::io::stdout().is_terminal() {
+            pytest.arg("--color=yes");
+        }
+        pytest.stdout(Stdio::piped());
+        pytest
+    };
+    // With -rs each skip has a line `SKIPPED [count] file: reason`, with -rf each failure a line `FAILED file::name - reason`.
+    let told = |line: &str| Told { skipped: line.contains("SKIPPED ["), failed: again::python_test(line) };
+    let seen = watched(&mut pytest(&[]), strict, told)?;
+    let Some(tests) = seen.second_try() else { return seen.passed(strict) };
+    let again = watched(&mut pytest(&["--last-failed", "--last-failed-no-failures=none"]), strict, told)?;
+    let passed = again.passed(strict)?;
+    Ok(Passed { skipped: seen.skipped + passed.skipped, again: tests })
+}
+
+/// What a line that a test command prints tells.
+struct Told {
+    skipped: bool,
+    failed: Option<String>,
+}
+
+/// What a test command came to.
+struct Seen {
+    command: String,
+    status: ExitStatus,
+    skipped: usize,
+    failed: Vec<String>,
+}
+
+impl Seen {
+    /// What to run once more, where that may help.
+    fn second_try(&self) -> Option<Vec<String>> {
+        if self.status.success() {
+            return None;
+        }
+        let failed = again::worth_it(&self.failed)?;
+        println!("\n== once more, by themselves: {}", failed.join(", "));
+        Some(failed)
     }
-    // With -rs each skip has a line `SKIPPED [count] file: reason`.
-    counting(pytest.stdout(Stdio::piped()), strict, |line| line.contains("SKIPPED ["))
+
+    fn passed(&self, strict: bool) -> Result<Passed> {
+        let Self { command, status, skipped, .. } = self;
+        if !status.success() {
+            bail!("`{command}` ended with {status}");
+        }
+        // Each kind of test turns its own skips into failures; this is for one that forgets to.
+        if strict && *skipped > 0 {
+            bail!("{skipped} skipped, and with CI=true nothing may be");
+        }
+        Ok(Passed { skipped: *skipped, again: Vec::new() })
+    }
 }
 
 /// What a test left behind may hold the stream for ever; what the command itself printed is there by then.
 const AFTER_ITS_END: Duration = Duration::from_secs(10);
 
-/// Runs a command whose piped stream tells of skips, passing everything on.
-fn counting(command: &mut Command, strict: bool, is_skip: fn(&str) -> bool) -> Result<Passed> {
+/// Runs a command whose piped stream tells of skips and failures, passing everything on.
+fn watched(command: &mut Command, strict: bool, reads: fn(&str) -> Told) -> Result<Seen> {
     if strict {
         command.env("CI", "true");
     }
@@ -155,28 +238,30 @@ fn counting(command: &mut Command, strict: bool, is_skip: fn(&str) -> bool) -> R
         (None, Some(stderr)) => (Box::new(stderr), |line| eprintln!("{line}")),
         (None, None) => (Box::new(std::io::empty()), |_| {}),
     };
-    let skipped = Arc::new(AtomicUsize::new(0));
-    let (count, (all, counted)) = (skipped.clone(), mpsc::channel::<()>());
+    let (tell, heard) = mpsc::channel::<Told>();
     std::thread::spawn(move || {
         for line in lines(stream) {
             say(&line);
-            count.fetch_add(usize::from(is_skip(&line)), Ordering::Relaxed);
+            // Nobody listens any more: the command is over, and what still writes is passed on all the same.
+            let _ = tell.send(reads(&line));
         }
-        drop(all);
     });
     let status = child.wait().with_context(|| format!("lost `{}`", told(command)))?;
-    if counted.recv_timeout(AFTER_ITS_END) == Err(mpsc::RecvTimeoutError::Timeout) {
-        eprintln!("note: `{}` has ended, but something that it started still holds its output", told(command));
+    let mut seen = Seen { command: told(command), status, skipped: 0, failed: Vec::new() };
+    let end = Instant::now() + AFTER_ITS_END;
+    loop {
+        match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(Told { skipped, failed }) => {
+                seen.skipped += usize::from(skipped);
+                seen.failed.extend(failed);
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(seen),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                eprintln!("note: `{}` has ended, but something that it started still holds its output", seen.command);
+                return Ok(seen);
+            }
+        }
     }
-    let skipped = skipped.load(Ordering::Relaxed);
-    if !status.success() {
-        bail!("`{}` ended with {status}", told(command));
-    }
-    // Each kind of test turns its own skips into failures; this is for one that forgets to.
-    if strict && skipped > 0 {
-        bail!("{skipped} skipped, and with CI=true nothing may be");
-    }
-    Ok(Passed { skipped })
 }
 
 /// Whatever bytes tests print, a line that is not UTF-8 must not end the reading: the writer would block on a full pipe.
