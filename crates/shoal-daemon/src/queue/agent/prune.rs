@@ -65,6 +65,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_equally_old_ones_the_name_decides() {
+        let all = items(&[("3", 53, 149), ("10", 1, 149), ("new", 236, 0)]);
+        let bounds = Bounds { bytes: 237, idle_seconds: 900, fresh_seconds: 50 };
+        assert_eq!(which(&all, &HashSet::new(), &bounds), ["10", "3"]);
+    }
+
     proptest! {
         #[test]
         fn nothing_goes_without_need_and_nothing_that_is_used(
@@ -82,8 +89,9 @@ mod tests {
             prop_assert!(left <= bytes || all.iter().filter(may_go).all(|item| gone.contains(&item.name)));
             // Without the one that went last, it would not have fitted, or it was too old.
             for item in all.iter().filter(|item| gone.contains(&item.name) && item.idle_seconds <= 900) {
+                let order = |item: &Item| (std::cmp::Reverse(item.idle_seconds), item.name.clone());
                 let younger: u64 = all.iter()
-                    .filter(|other| gone.contains(&other.name) && other.idle_seconds < item.idle_seconds)
+                    .filter(|other| gone.contains(&other.name) && order(other) > order(item))
                     .map(|other| other.bytes).sum();
                 prop_assert!(left + younger + item.bytes > bytes || item.bytes == 0);
             }
