@@ -276,7 +276,7 @@ class Reducer:
         """What a closure returned, as all workers together see it."""
         if self.quiet or loss is None:
             return loss
-        mean = np.array([float(loss)], dtype=np.float64)
+        mean = np.array([float(loss.detach() if isinstance(loss, torch.Tensor) else loss)], dtype=np.float64)
         _api.push_pull(mean, name=f"{self.prefix}loss", weight=self.weight)
         return loss.new_tensor(mean[0]) if isinstance(loss, torch.Tensor) else float(mean[0])
 
