@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 
+from . import _process
 from ._shoal import Engine, Handle as _RawHandle
 from .errors import SettingError, ShoalError, ShutDownError, UsageError
 
@@ -103,6 +104,7 @@ def init(
     _engine = Engine(**settings)
     _pid, _finished, _together = os.getpid(), False, False
     _watch_the_end()
+    _process.watch_forks(lambda: _engine.sockets() if _engine is not None and _pid == os.getpid() else [])
     if path := os.environ.get("SHOAL_TRACE"):
         from .trace import trace
 
@@ -408,27 +410,30 @@ def _watch_the_end():
     _watch_the_end.done = True
     previous = sys.excepthook
 
-    def hook(kind, value, trace):
+    def crashed(kind, value):
         global _crashed
         _crashed = f"{kind.__name__}: {value}" if str(value) else kind.__name__
+
+    def hook(kind, value, trace):
+        crashed(kind, value)
         previous(kind, value, trace)
 
-    sys.excepthook = hook
-    leave = sys.exit
-
-    def exit_(status=None):
+    def exits(how, status):
+        # SystemExit passes by the hook; a script that says it failed has not finished.
         global _crashed
-        # SystemExit passes by the hook above; a script that says it failed has not finished.
-        _crashed = None if status in (None, 0) else f"sys.exit({status!r})"
-        leave(status)
+        _crashed = None if status in (None, 0) else f"{how}({status!r})"
 
-    sys.exit = exit_
+    sys.excepthook = hook
+    _process.watch_exits(exits)
 
     def at_exit():
         global _engine
         if _engine is None or _pid != os.getpid():
             # A forked child leaves its parent's connections alone.
             return
+        if _crashed is None and sys.excepthook is not hook and getattr(sys, "last_value", None) is not None:
+            # Somebody has put a hook of his own in the place of ours (tracebacks in colour, say); Python keeps what it printed.
+            crashed(type(sys.last_value), sys.last_value)
         try:
             if _crashed is None:
                 _settle()

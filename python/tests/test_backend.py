@@ -259,6 +259,22 @@ after, before = (me + 1) % 3, (me + 2) % 3
 for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, y, before), dist.P2POp(dist.isend, x, after)]):
     work.wait()
 assert (y == before).all(), y
+# Many sends before the first receive, on all sides.
+sent = [torch.full((5,), 10.0 * me + k) for k in range(10)]
+came = [torch.zeros(5) for _ in sent]
+for work in [dist.isend(x, after) for x in sent] + [dist.irecv(y, before) for y in came]:
+    work.wait()
+assert [float(y[4]) for y in came] == [10.0 * before + k for k in range(10)], came
+# Asking whether something is over does not wait for it.
+if me > 0:
+    dist.barrier()
+part = torch.zeros(2)
+work = dist.reduce_scatter(part, [torch.full((2,), float(k)) for k in range(3)], async_op=True)
+if me == 0:
+    assert not work.is_completed()
+    dist.barrier()
+work.wait()
+assert (part == 3 * me).all(), part
 # Whoever sends: two each from the others, and one by name in between.
 if me == 0:
     got, tensor = [], torch.zeros(3)

@@ -1,6 +1,7 @@
 """Bad days in Python: each failure has its class, its culprit, and reaches everyone (GANG-2, GRAD-5)."""
 
 import socket
+import textwrap
 import time
 
 import pytest
@@ -59,6 +60,56 @@ def test_a_mismatch_names_both_ranks(gang, shared_memory):
         error = failure(worker)
         assert error["kind"] == "MismatchError" and sorted(error["ranks"]) == [0, 1], error
         assert (error["key"], error["field"]) == ("w", "shape") and "100001" in error["text"], error
+
+
+# Ways to fail that pass by the hook that looks for exceptions.
+SILENT = {
+    "a hook of the script's own": "sys.excepthook = lambda *_: None; raise ValueError('on purpose')",
+    "exit": "exit(3)",
+    "from sys import exit": "leave(3)",
+}
+
+
+@pytest.mark.parametrize("how", SILENT)
+def test_a_script_that_failed_has_not_finished(gang, how):
+    """The others must not go on without it as if it had called finish()."""
+    fails = f"""
+    shoal.init()
+    for _ in range(3):
+        shoal.push_pull(np.ones(100_000, dtype=np.float32), name="w")
+    {SILENT[how]}
+    """
+    workers = gang.start([TRAIN, "from sys import exit as leave\n" + textwrap.dedent(fails)])
+    error = failure(workers[0])
+    assert (error["kind"], error["rank"]) == ("AbortedError", 1), error
+    assert "ended with" in error["text"] and ("on purpose" in error["text"] or "3" in error["text"]), error
+    assert workers[1].end() in (1, 3)
+
+
+def test_a_death_is_seen_though_a_forked_child_lives_on(gang):
+    """Workers of a DataLoader, say, have copies of all connections; the kernel closes those when the last copy is gone."""
+    forks = """
+    shoal.init()
+    if os.fork() == 0:
+        os.write(1, b'{"child": true}\\n')
+        end = time.monotonic() + 100
+        while time.monotonic() < end and not os.path.exists("over"):
+            time.sleep(0.1)
+        os._exit(0)
+    for _ in range(3):
+        shoal.push_pull(np.ones(100_000, dtype=np.float32), name="w")
+    tell(ready=True)
+    time.sleep(100)
+    """
+    workers = gang.start([TRAIN, forks], shared_memory=0)
+    try:
+        workers[1].until(lambda line: "child" in line)
+        workers[1].until(lambda line: "ready" in line)
+        workers[1].kill()
+        error = failure(workers[0])
+        assert (error["kind"], error["rank"]) == ("DeadRankError", 1), error
+    finally:
+        (gang.folder / "over").touch()
 
 
 @MEMORY

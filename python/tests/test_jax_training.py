@@ -126,6 +126,50 @@ def test_uneven_and_changing_batches(gang):
     assert automatic[0][1] in (4, None) and automatic[-1] == [None, None, None]
 
 
+RELINKED = """
+from shoal import _measure, _planner
+from shoal.jax import _exchange
+link = {"bandwidth": 1e6}
+def everything(prefix, multiply=None):
+    return _measure.Measured(shoal.size(), 0, 1, link["bandwidth"], link["bandwidth"], 1e-4, 1e7)
+_planner._measure.everything = everything
+_planner._measure.bandwidth_now = lambda measured, prefix: link["bandwidth"]
+_planner.CHECK_EVERY = 3
+
+def loss(params, x, y):
+    return jnp.mean((jnp.tanh(x @ params["a"]) @ params["b"] - y) ** 2)
+
+rng = np.random.default_rng(1)
+params = {"a": rng.standard_normal((64, 64)).astype("f4") / 8, "b": rng.standard_normal((64, 64)).astype("f4") / 8}
+reference, tx = params, optax.sgd(0.5)
+
+def make_step(gradients):
+    @jax.jit
+    def step(params, x, y):
+        return optax.apply_updates(params, tx.update(gradients(params, x, y), tx.init(params), params)[0])
+    return step
+
+together, alone, seen = make_step(shoal.jax.grad(loss)), make_step(jax.grad(loss)), []
+for k in range(10):
+    if k == 5:
+        link["bandwidth"] = 1e12
+    x, y = (rng.standard_normal((4 * workers, 64)).astype("f4") for _ in range(2))
+    part = slice(4 * rank, 4 * rank + 4)
+    params, reference = jax.block_until_ready((together(params, x[part], y[part]), alone(reference, x, y)))
+    (exchange,) = _exchange._all.values()
+    seen.append([slot.factors is not None for slot in exchange._slots])
+tell(seen=seen, digest=digest(params), far=distance(params, reference))
+shoal.barrier()
+"""
+
+
+def test_the_plan_follows_the_link(gang):
+    """Looked at every CHECK_EVERY steps; a link that costs nothing any more makes rebuilding too dear."""
+    first, second = run(gang, 2, START + RELINKED, shared_memory=0)
+    assert first == second and first["far"] < 1e-5
+    assert first["seen"] == [[True, True]] * 6 + [[False, False]] * 4
+
+
 def test_products_are_not_computed_where_factors_travel(gang):
     """Every product of the weight's size is inside a branch of the program; the bytes on the wire are the factors'."""
     script = """

@@ -59,6 +59,77 @@ def test_two_workers_equal_one_process_on_the_joined_batch(gang):
     assert zero["saved"] == zero["plain"] and all(name.startswith("adam") for name in names)
 
 
+MIXED = """
+import tensorflow as tf
+from tensorflow import keras
+import shoal.tensorflow as st
+
+keras.config.set_dtype_policy("mixed_float16")
+shoal.init()
+keras.utils.set_random_seed(shoal.rank())
+x = np.random.default_rng(shoal.rank()).standard_normal((24, 12)).astype("f4")
+if shoal.rank() == 1:
+    x[8] = 6e4  # the third batch overflows, here alone
+net = keras.Sequential([keras.Input((12,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1, dtype="float32")])
+optimizer = st.DistributedOptimizer(keras.optimizers.SGD(0.1))
+net.compile(optimizer=optimizer, loss="mse", jit_compile=False)
+assert type(net.optimizer).__name__ == "LossScaleOptimizer"
+net.fit(x, np.ones((24, 1), "f4"), batch_size=4, shuffle=False, verbose=0, callbacks=[st.BroadcastCallback()])
+tell(weights=[value.ravel().tolist() for value in net.get_weights()], scale=float(net.optimizer.dynamic_scale.numpy()))
+tell(steps=int(net.optimizer.iterations.numpy()), saved=json.dumps(keras.optimizers.serialize(net.optimizer)))
+"""
+
+
+def test_who_scales_losses_leaves_out_a_step_on_all_workers_or_on_none(gang):
+    """compile() puts a LossScaleOptimizer around the distributed one; a worker that overflows must not fall a step behind."""
+    zero, one = run(gang, [MIXED] * 2, shared_memory=0)
+    assert zero == one, "GRAD-3"
+    assert zero["steps"] == 5 and zero["scale"] == 2.0**14, zero
+    assert "shoal" not in zero["saved"]
+
+
+RELINKED = """
+import tensorflow as tf
+from tensorflow import keras
+import shoal.tensorflow as st
+from shoal import _measure, _planner
+
+shoal.init()
+link = {"bandwidth": 1e6}
+def everything(prefix, multiply=None):
+    return _measure.Measured(shoal.size(), 0, 1, link["bandwidth"], link["bandwidth"], 1e-4, 1e7)
+_planner._measure.everything = everything
+_planner._measure.bandwidth_now = lambda measured, prefix: link["bandwidth"]
+_planner.CHECK_EVERY = 3
+net = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "tanh"), keras.layers.Dense(64)])
+st.broadcast_variables(net.weights)
+optimizer = keras.optimizers.SGD(0.1)
+
+@tf.function
+def step(x):
+    with st.DistributedGradientTape(tf.GradientTape()) as tape:
+        loss = tf.reduce_mean((net(x) - 1) ** 2)
+    optimizer.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables))
+
+seen = []
+for k in range(10):
+    if k == 5:
+        link["bandwidth"] = 1e12
+    step(tf.constant(np.random.default_rng(2 * k + shoal.rank()).standard_normal((4, 64)).astype("f4")))
+    (synchroniser,) = st.DistributedGradientTape._by_name.values()
+    (exchange,) = synchroniser._exchanges.values()
+    seen.append(exchange.schemes())
+tell(seen=seen, weights=[value.ravel().tolist() for value in net.get_weights()])
+"""
+
+
+def test_the_plan_follows_the_link(gang):
+    """Looked at every CHECK_EVERY steps; a link that costs nothing any more makes rebuilding too dear."""
+    zero, one = run(gang, [RELINKED] * 2, shared_memory=0)
+    assert zero == one, "GRAD-3"
+    assert zero["seen"] == [[True, False] * 2] * 6 + [[False] * 4] * 4
+
+
 def test_the_example_alone_and_as_two_workers(gang):
     reference = alone(EXAMPLE)
     zero, one = run(gang, [f"import runpy; runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"] * 2)

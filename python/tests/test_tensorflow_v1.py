@@ -75,6 +75,7 @@ def test_two_workers_equal_one_process_on_the_joined_batch(gang):
     assert zero["native"] != one["native"], "sessions that are not distributed are left alone"
     assert zero["again"] == one["again"] and zero["again"] != zero["first"] and zero["first"] == one["first"]
     assert zero["restored"] != one["restored"] and zero["resumed"] == one["resumed"] == zero["first"]
+    assert zero["supervised"] == one["supervised"]
     assert "inter_op_parallelism_threads is 1" in zero["refused"] and zero["both"] == one["both"]
     # Rows 0 and 1 have a gradient on one worker only, row 5 on both; SGD's rate is 0.5.
     assert zero["table"] == one["table"] == [0.75] * 3 + [0.75] * 3 + [1.0] * 9 + [0.5] * 3

@@ -286,6 +286,32 @@ def all_kinds_of_optimizers():
 
 
 @check
+def lbfgs_with_losses_that_differ():
+    """How often its closure is called depends on the loss; all workers look at the mean, and so call equally often."""
+    for use_sfb in schemes():
+        for search in (None, "strong_wolfe"):
+            model = seeded(shoal.rank(), mlp)
+            optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, line_search_fn=search)
+            shoal.torch.distribute(model, optimizer, use_sfb=use_sfb)
+            calls = [0]
+            for step in range(4):
+                x, y = batch(step)
+                (here, there), loss = mine(x * (1 + 3 * shoal.rank()), y), []
+
+                def closure(here=here, there=there, loss=loss, optimizer=optimizer, model=model):
+                    calls[0] += 1
+                    optimizer.zero_grad()
+                    loss.append(F.mse_loss(model(here), there))
+                    loss[-1].backward()
+                    return loss[-1]
+
+                seen = optimizer.step(closure)
+                close(seen, torch.from_numpy(shoal.push_pull(loss[0].detach().numpy().copy().reshape(1), name="loss"))[0])
+            assert calls == shoal.torch.broadcast_object(calls), "as often as worker 0"
+            same_everywhere(model)
+
+
+@check
 def several_optimizers():
     reference, model = seeded(0, mlp), seeded(shoal.rank(), mlp)
     theirs = [torch.optim.SGD(reference[0].parameters(), lr=0.1), torch.optim.Adam(reference[2].parameters(), lr=0.01)]
@@ -528,6 +554,27 @@ def complex_scalars_and_integers():
     close(torch.view_as_real(model.wave), torch.view_as_real(reference.wave))
     close(model.scale, reference.scale)
     same_everywhere(model)
+
+
+@check
+def buffers_of_odd_layouts():
+    """Expanded ones are the same memory many times; sparse ones have as many numbers as they like; what cannot travel is named."""
+    model = nn.Linear(2, 2)
+    model.register_buffer("mask", torch.full((1, 3), float(shoal.rank())).expand(4, 3))
+    model.register_buffer("step", torch.tensor(shoal.rank()).expand(5))
+    shoal.torch.distribute(model)
+    assert (model.mask == 0).all() and (model.step == 0).all() and model.mask.shape == (4, 3)
+    model.register_buffer("neighbours", (torch.eye(3) if shoal.rank() == 0 else torch.ones(3, 3)).to_sparse())
+    shoal.torch.broadcast_state(model)
+    assert torch.equal(model.neighbours.to_dense(), torch.eye(3))
+    model = nn.Linear(2, 2)
+    model.register_buffer("coarse", torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
+    try:
+        shoal.torch.distribute(model)
+    except shoal.UsageError as error:
+        assert "coarse (strided, torch.qint8)" in str(error), str(error)
+    else:
+        raise AssertionError("it was taken")
 
 
 @check
@@ -847,6 +894,40 @@ def compiled_models():
     steps(torch.compile(model, backend="eager"), ours, reference, theirs, first=10)  # when factors were chosen already
     models_close(model, reference)
     same_everywhere(model)
+
+
+@check
+def compiled_steps():
+    """The optimizer's step compiled, and all of a training step: then our hooks run inside of what is compiled."""
+    for use_sfb in schemes():
+        for kind in (torch.optim.SGD, torch.optim.Adam):
+            for whole in (False, True):
+                torch._dynamo.reset()
+                model, ours, reference, theirs = pair(rate=0.01, optimizer=kind, use_sfb=use_sfb)
+
+                def backward(x, y, model=model):
+                    F.mse_loss(model(x), y).backward()
+
+                def train(x, y, ours=ours, backward=backward):
+                    ours.zero_grad()
+                    backward(x, y)
+                    ours.step()
+
+                step = torch.compile(ours.step, backend="eager")
+                train = torch.compile(train, backend="eager") if whole else train
+                for number in range(5):
+                    x, y = batch(number)
+                    theirs.zero_grad()
+                    F.mse_loss(reference(x), y).backward()
+                    theirs.step()
+                    if whole:
+                        train(*mine(x, y))
+                    else:
+                        ours.zero_grad()
+                        backward(*mine(x, y))
+                        step()
+                models_close(model, reference, 1e-4)
+                same_everywhere(model)
 
 
 @check

@@ -73,6 +73,17 @@ with tf.Graph().as_default():
         sess.run(train_op)
         tell(table=sess.run(table).ravel().tolist(), counter=sess.run(counter).tolist())
 
+# A Supervisor's threads run in the session, too, where its graph is not the default one.
+with tf.Graph().as_default():
+    x, y, train_op, loss = model(sgd())
+    folder, count = "./supervised%d" % rank, tf.train.get_global_step()
+    supervisor = tf.train.Supervisor(logdir=folder, global_step=count, summary_op=None, save_model_secs=0)
+    with supervisor.managed_session(config=config()) as sess:
+        for number in range(STEPS):
+            bx, by = batch(number)
+            sess.run(train_op, {x: bx, y: by})
+        tell(supervised=weights(sess))
+
 import shoal
 
 tell(keys={name: row["count"] for name, row in shoal.stats()["keys"].items()})

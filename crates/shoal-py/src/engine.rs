@@ -216,6 +216,11 @@ impl Engine {
         py.detach(|| self.engine.abort(why));
     }
 
+    /// File descriptors of the connections that tell the others that this process is alive.
+    fn sockets(&self, py: Python<'_>) -> Vec<i32> {
+        py.detach(|| self.engine.sockets())
+    }
+
     /// Switches the timeline on or off.
     fn switch_timeline(&self, on: bool) {
         self.engine.timeline().switch(on);

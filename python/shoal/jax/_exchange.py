@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import _api
 from .._factors import Factors
+from .._measure import gather
 from .._planner import FACTORS, Planner
 from ..errors import UsageError
 from ._interrupt import waiting
@@ -150,6 +151,8 @@ class Exchange:
         Both are seen alike by all workers, so all come to ``settle`` together.
         """
         if self._planned and not misfits:
+            if self._planner.step():  # now and then it looks whether the link has changed
+                self._take_up(leaves, self._planner.choices)
             return
         if any(slot.factors is not None and slot.factors.present < _api.size() for slot in self._slots):
             # Somebody has finished and comes to no meeting; what all the others know is who did not fit.
@@ -160,7 +163,9 @@ class Exchange:
         for key, leaf in zip(self.keys, leaves):
             rows, outputs, inputs = leaf.contraction.sizes if leaf.contraction else (0, 0, 0)
             self._planner.saw(key, int(np.prod(leaf.shape)), rows, outputs, inputs)
-        choices = self._planner.settle()
+        self._take_up(leaves, self._planner.settle())
+
+    def _take_up(self, leaves, choices):
         for index, (key, leaf) in enumerate(zip(self.keys, leaves)):
             slot, choice = self._slots[index], choices[key]
             if choice.scheme != FACTORS:
@@ -173,8 +178,7 @@ class Exchange:
         # Programs traced from now on expect what was just agreed; of earlier ones only some do, and any may run again.
         with _lock:
             ready = all(program.expects(self.rows_agreed) for program in self._programs)
-        everyone = _api.all_gather(np.array([ready], np.float32), name=f"{self.name}: ready to multiply")
-        self._in_programs = bool(everyone.all())
+        self._in_programs = bool(gather([ready], f"{self.name}: ready to multiply").all())
 
     def result(self, leaf):
         """The mean in dense form."""

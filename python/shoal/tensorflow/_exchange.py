@@ -126,7 +126,10 @@ class Exchange:
     def _plan(self, again):
         """After the first step, and whenever something changed that every worker has seen alike."""
         first = self._planner is None
-        if not (first or again) or self.use_sfb is False or not any(tensor.factored for tensor in self.tensors):
+        if self.use_sfb is False or not any(tensor.factored for tensor in self.tensors):
+            return
+        if not (first or again):
+            self._planner.step()  # now and then it looks whether the link has changed
             return
         if first:
             self._planner = Planner(self.prefix, self.use_sfb)

@@ -1,5 +1,7 @@
 """Keras: an optimizer that synchronises, callbacks that make workers begin alike and report what all of them saw."""
 
+import functools
+
 import numpy as np
 
 from .. import _api
@@ -18,14 +20,56 @@ def DistributedOptimizer(optimizer, use_sfb="auto"):
     """
     if hasattr(optimizer, "_shoal"):
         return optimizer
-    # Keras 3 applies by `apply`, the one before it by `apply_gradients`. Only this one object changes, not its class:
-    # saved models name the class, and shall load where Shoal is not. Set past Keras's own __setattr__, which tracks.
-    name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
-    if not hasattr(optimizer, name):
+    if not hasattr(optimizer, _method(optimizer)):
         raise TypeError(f"expected an optimizer of Keras, such as keras.optimizers.SGD(0.1), got {optimizer!r}")
-    object.__setattr__(optimizer, "_shoal", Synchroniser(use_sfb))
-    object.__setattr__(optimizer, name, _applying(optimizer) if name == "apply" else _applying_pairs(optimizer))
+    _watch_loss_scaling()
+    _adopt(optimizer, Synchroniser(use_sfb))
     return optimizer
+
+
+def _method(optimizer):
+    """Keras 3 applies by `apply`, the one before it by `apply_gradients`."""
+    return "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+
+
+def _adopt(optimizer, synchroniser):
+    # Only this one object changes, not its class: saved models name the class, and shall load where Shoal is not. Set
+    # past Keras's own __setattr__, which tracks.
+    name = _method(optimizer)
+    applying = _applying(optimizer) if name == "apply" else _applying_pairs(optimizer)
+    object.__setattr__(optimizer, "_shoal", synchroniser)
+    object.__setattr__(optimizer, name, applying)
+
+
+def _release(optimizer):
+    """The opposite of ``_adopt``; gives the synchroniser, or None if there was none."""
+    synchroniser = vars(optimizer).get("_shoal")
+    if synchroniser is not None:
+        object.__delattr__(optimizer, _method(optimizer))
+        object.__delattr__(optimizer, "_shoal")
+    return synchroniser
+
+
+def _watch_loss_scaling():
+    """Who scales losses leaves a step out when a gradient is not finite, and must look at everybody's mean for it.
+
+    Under the policy ``mixed_float16``, ``compile`` puts such an optimizer around ours. Looking at its own gradients
+    a worker would leave out steps that the others take; so the exchange moves outwards.
+    """
+    scaling = getattr(tf.keras.optimizers, "LossScaleOptimizer", None)
+    if scaling is None or hasattr(scaling.__init__, "_shoal"):
+        return
+    native = scaling.__init__
+
+    @functools.wraps(native)
+    def init(self, inner_optimizer, *args, **kwargs):
+        native(self, inner_optimizer, *args, **kwargs)
+        synchroniser = _release(inner_optimizer)
+        if synchroniser is not None:
+            _adopt(self, synchroniser)
+
+    init._shoal = True
+    scaling.__init__ = init
 
 
 def _applying(optimizer):

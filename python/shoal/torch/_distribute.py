@@ -76,7 +76,10 @@ def _parameters(model, optimizer):
         if parameter.is_meta:
             raise UsageError(f"{name} is on the device meta and has no values; make or load it on a real one before distribute()")
         if slot_of(parameter) is not None:
-            raise UsageError(f"{name} is distributed already; call distribute() once for each model")
+            raise UsageError(
+                f"{name} is distributed already; call distribute() once for each model (for models that share parameters "
+                "once for all: distribute(torch.nn.ModuleList([one, other]), ...))"
+            )
     return named
 
 

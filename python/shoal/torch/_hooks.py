@@ -7,6 +7,7 @@ import weakref
 import torch
 
 from ..errors import ShoalError
+from ._uncompiled import never_compiled
 
 
 class Guard:
@@ -33,11 +34,13 @@ def hook(slot):
     slot.hooked = True
     slot = weakref.ref(slot)
 
+    @never_compiled
     def before(gradient):
         here = slot()
         if here is not None:
             here.reducer.before_accumulating(here, gradient)
 
+    @never_compiled
     def after(_):
         here = slot()
         if here is not None:

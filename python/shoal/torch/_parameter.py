@@ -9,6 +9,8 @@ need know of Shoal. What leaves the process (pickles, copies, state dicts) is pl
 import torch
 import torch.optim.optimizer as _optimizer
 
+from ._uncompiled import never_compiled
+
 _FIELD = "_shoal"
 _raw = torch.Tensor.grad
 _classes = {}
@@ -28,6 +30,7 @@ def slot_of(parameter):
     return getattr(parameter, "__dict__", {}).get(_FIELD)
 
 
+@never_compiled
 class _LazyGrad:
     """Mixed into a parameter's class, before it."""
 

@@ -10,6 +10,7 @@ import logging
 import threading
 import weakref
 
+import numpy as np
 import torch
 
 from .. import _api
@@ -23,6 +24,7 @@ from ._running import RunningStatistics
 from ._slot import Slot
 from ._states import States
 from ._timeline import compute
+from ._uncompiled import never_compiled
 from ._weight import take_weight
 
 log = logging.getLogger("shoal")
@@ -89,6 +91,7 @@ class Reducer:
         if not self.quiet:
             self._begin_round()
 
+    @never_compiled
     def _backward_ended(self):
         self._ended = self._backward
 
@@ -268,6 +271,14 @@ class Reducer:
             for slot in slots:
                 if raw_grad(slot.parameter) is None and self.anyone_had(slot):
                     slot.dropped = True  # the others hear of it with the next round
+
+    def mean_loss(self, loss):
+        """What a closure returned, as all workers together see it."""
+        if self.quiet or loss is None:
+            return loss
+        mean = np.array([float(loss.detach() if isinstance(loss, torch.Tensor) else loss)], dtype=np.float64)
+        _api.push_pull(mean, name=f"{self.prefix}loss", weight=self.weight)
+        return loss.new_tensor(mean[0]) if isinstance(loss, torch.Tensor) else float(mean[0])
 
     def after_step(self):
         """Backwards inside of the step, of a closure, leave statistics that are still under way."""

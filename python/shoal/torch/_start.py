@@ -1,11 +1,13 @@
 """Everyone starts from the same values: parameters, buffers, optimizer state and objects, from one worker to all."""
 
+import contextlib
 import pickle
 
 import numpy as np
 import torch
 
 from .. import _api
+from ..errors import ShoalError, UsageError
 from ._wire import Wire, as_bytes, from_bytes
 
 
@@ -23,14 +25,40 @@ def broadcast_state(tensors, root=None, prefix="state."):
     for name, tensor in _named(tensors):
         if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
             continue
-        wire, exact = Wire(), tensor.is_floating_point() or tensor.is_complex()
-        array = wire.array(tensor) if exact else as_bytes(tensor)
-        handle = _api.broadcast_async(array, root, f"{prefix}{name}")
-        under_way.append((tensor, wire, array if not exact else None, handle))
-    for tensor, wire, words, handle in under_way:
+        name = f"{prefix}{name}"
+        with _blaming(name, tensor):
+            if tensor.layout != torch.strided:  # a graph's neighbours, say: few, so as an object
+                with torch.no_grad():
+                    tensor.copy_(broadcast_object(tensor, root, name))
+                continue
+            tensor = _once(tensor)
+            wire, exact = Wire(), tensor.is_floating_point() or tensor.is_complex()
+            array = wire.array(tensor) if exact else as_bytes(tensor)
+        under_way.append((name, tensor, wire, array if not exact else None, _api.broadcast_async(array, root, name)))
+    for name, tensor, wire, words, handle in under_way:
         handle.wait()
-        with torch.no_grad():
+        with torch.no_grad(), _blaming(name, tensor):
             wire.land() if words is None else from_bytes(words, tensor)
+
+
+@contextlib.contextmanager
+def _blaming(name, tensor):
+    """PyTorch's errors do not say which tensor of a model they are about."""
+    try:
+        yield
+    except ShoalError:
+        raise
+    except (RuntimeError, TypeError) as error:
+        kind = f"{str(tensor.layout).removeprefix('torch.')}, {tensor.dtype}"
+        raise UsageError(f"{name} ({kind}) cannot be given to the other workers: {str(error).splitlines()[0]}") from error
+
+
+def _once(tensor):
+    """Without the sides that ``expand`` made: all along them is the same memory, which can only be written to once."""
+    for side in reversed(range(tensor.dim())):
+        if tensor.stride(side) == 0 and tensor.shape[side] > 1:
+            tensor = tensor.select(side, 0)
+    return tensor
 
 
 def _named(tensors):

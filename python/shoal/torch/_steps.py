@@ -4,10 +4,12 @@ import logging
 import weakref
 
 import torch.optim.optimizer as _optimizer
+from torch.optim import LBFGS
 
 from ..trace import trace
 from ._parameter import slot_of
 from ._timeline import compute
+from ._uncompiled import never_compiled
 
 log = logging.getLogger("shoal")
 
@@ -70,14 +72,30 @@ def parameters_changed_hands():
     _generation += 1
 
 
+@never_compiled
 def _before_step(optimizer, args, kwargs):
     # After the optimizer itself, `args` may hold a closure: then backward is still to come, inside of step().
     has_closure = kwargs.get("closure") is not None or any(callable(arg) for arg in args if arg is not optimizer)
     compute.step_begins()
-    for reducer, slots in reducers_of(optimizer):
+    reducers = reducers_of(optimizer)
+    for reducer, slots in reducers:
         reducer.before_step(optimizer, has_closure, slots)
+    if has_closure and reducers and isinstance(optimizer, LBFGS):
+        return _with_the_mean_loss(reducers[0][0], args, kwargs)
+    return None
 
 
+def _with_the_mean_loss(reducer, args, kwargs):
+    """How often LBFGS calls its closure depends on the loss; workers that look at losses of their own would part there."""
+
+    def mean(closure):
+        return lambda: reducer.mean_loss(closure())
+
+    kwargs = {name: mean(value) if name == "closure" and callable(value) else value for name, value in kwargs.items()}
+    return (args[0], *(mean(arg) if callable(arg) else arg for arg in args[1:])), kwargs
+
+
+@never_compiled
 def _after_step(optimizer, args, kwargs):
     for reducer, _ in reducers_of(optimizer):
         reducer.after_step()

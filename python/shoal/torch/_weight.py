@@ -2,9 +2,12 @@
 
 import math
 
+from ._uncompiled import never_compiled
+
 _next = 1.0
 
 
+@never_compiled
 def set_weight(samples):
     """The gradients of the next backward stand for this many samples; the mean over the workers is weighted by it.
 

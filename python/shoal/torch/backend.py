@@ -26,6 +26,8 @@ NAME = "shoal"
 #: So many operations of one kind and size may be under way at once; the next waits for the oldest. The names go round, because
 #: every name is kept by all nodes as long as the run lasts.
 AT_ONCE = 4
+#: From one to one more may be: both sides may send many before they receive any (pipelines do), and would wait in a circle.
+AT_ONCE_BETWEEN_TWO = 64
 
 
 @never_compiled
@@ -46,11 +48,11 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- names and members ------------------------------------------------------------------------------------------
 
-    def _start(self, what, begin):
+    def _start(self, what, begin, at_once=AT_ONCE):
         """Starts one operation under the next of its names. All ranks do the same in the same order, so the names agree."""
         count = self._counts.get(what, 0)
         self._counts[what] = count + 1
-        place = (what, count % AT_ONCE)
+        place = (what, count % at_once)
         # Weakly: whoever started it keeps it, and its memory, as long as it is under way.
         oldest = self._last[place]() if place in self._last else None
         if oldest is not None:
@@ -59,7 +61,7 @@ class ProcessGroup(dist.ProcessGroup):
                 oldest.wait()
             except errors.ShoalError:
                 pass
-        handle = begin(f"{self._title}: {what} #{count % AT_ONCE}")
+        handle = begin(f"{self._title}: {what} #{count % at_once}")
         self._last[place] = weakref.ref(handle)
         return handle
 
@@ -77,10 +79,10 @@ class ProcessGroup(dist.ProcessGroup):
             what, lambda name: _api.all_gather_async(array, name, dtype=dtype, members=self._members)
         )
 
-    def _copy(self, array, dtype, source, members, what):
+    def _copy(self, array, dtype, source, members, what, at_once):
         what = f"{what} of {array.size} {dtype or array.dtype}"
         return self._start(
-            what, lambda name: _api.broadcast_async(array, source, name, dtype=dtype, members=members)
+            what, lambda name: _api.broadcast_async(array, source, name, dtype=dtype, members=members), at_once
         )
 
     def _root(self, rank):
@@ -148,15 +150,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- copies -----------------------------------------------------------------------------------------------------
 
-    def _copy_tensor(self, tensor, source, members, what):
+    def _copy_tensor(self, tensor, source, members, what, at_once=AT_ONCE):
         """Starts a copy of the source's tensor into this one; the handle and what is to be done after it."""
         staged = Staged(tensor)
         found = copyable(staged.host)
         if found is not None:
-            return self._copy(*found, source, members, what), staged.bring_back
+            return self._copy(*found, source, members, what, at_once), staged.bring_back
         rows = Rows(staged.host, 1)
         rows.fill(0, staged.host)
-        return self._copy(rows.array(), None, source, members, what), lambda: _put(tensor, rows.row(0))
+        return self._copy(rows.array(), None, source, members, what, at_once), lambda: _put(tensor, rows.row(0))
 
     def broadcast(self, tensors, opts):
         root = self._root(opts.rootRank)
@@ -206,7 +208,7 @@ class ProcessGroup(dist.ProcessGroup):
             raise ValueError(f"rank {source} cannot send to itself")
         pair = sorted((self._ranks[source], self._ranks[target]))
         what = f"{self._ranks[source]} to {self._ranks[target]}, tag {tag},"
-        return self._copy_tensor(tensor, self._ranks[source], pair, what)
+        return self._copy_tensor(tensor, self._ranks[source], pair, what, AT_ONCE_BETWEEN_TWO)
 
     def send(self, tensors, target, tag=0):
         for tensor in tensors:
@@ -349,12 +351,22 @@ def _pieces(tensor, sizes, count):
     return list(tensor.split(sizes)) if sizes else list(tensor.chunk(count))
 
 
-def _together(works, result):
-    def finish():
-        for work in works:
-            work.wait()
+class _All:
+    """Several works as what one ``Work`` waits for."""
 
-    return Work([], finish, result)
+    def __init__(self, works):
+        self._works = works
+
+    def done(self):
+        return all(work.is_completed() for work in self._works)
+
+    def wait(self):
+        for work in self._works:
+            work.synchronize()
+
+
+def _together(works, result):
+    return Work([_All(works)], None, result)
 
 
 def _create(options, backend_options=None):

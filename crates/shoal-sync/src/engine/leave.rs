@@ -7,6 +7,7 @@ use crate::control::ToMaster;
 use crate::error::SyncError;
 use crate::local::LocalError;
 use crate::net::reactor::{Event, Traffic};
+use std::os::fd::RawFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,17 @@ impl Engine {
             // A thread that panicked has already said so; there is nothing left to do for it.
             let _ = thread.join();
         }
+    }
+
+    /// The sockets by which the others see that this process is alive. A forked child has copies of them; as long as it keeps those
+    /// open, nobody sees this process die (GRAD-5).
+    pub fn sockets(&self) -> Vec<RawFd> {
+        if self.inner.is_forked() {
+            return Vec::new();
+        }
+        let mut sockets = self.inner.driver.reactor().sockets();
+        sockets.extend(self.inner.master.iter().map(|master| master.socket()));
+        sockets
     }
 
     pub fn traffic(&self) -> Traffic {

@@ -14,6 +14,7 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -451,6 +452,11 @@ impl Reactor {
     /// Whether everything that was to be said has been handed to the sockets.
     pub fn all_said(&self) -> bool {
         self.conns.iter().flatten().all(|c| !c.has_output() && !self.node.wants_to_send(c.peer))
+    }
+
+    /// The connections that are open.
+    pub fn sockets(&self) -> Vec<RawFd> {
+        self.conns.iter().flatten().map(|conn| conn.stream.as_raw_fd()).collect()
     }
 
     pub fn traffic(&self) -> Traffic {

@@ -87,7 +87,8 @@ def _operations(session, fetches):
     elif hasattr(fetches, "node_def"):
         elements = [fetches]
     else:
-        elements = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
+        with session.graph.as_default():  # which it is not in other threads, such as a Supervisor's
+            elements = session_module._FetchMapper.for_fetch(fetches).unique_fetches()
     found = []
     for element in elements:
         if not hasattr(element, "node_def") and not isinstance(element, tensorflow.Tensor):
