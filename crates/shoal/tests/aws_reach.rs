@@ -101,6 +101,26 @@ fn an_instance_that_does_not_know_its_key_yet_is_waited_for() {
     sky.shoal(&["down", "-y", "reach.yaml"]).exits(0).says("nothing is left");
 }
 
+/// It runs, as far as EC2 says, and nothing ever answers at its address.
+#[test]
+fn an_instance_that_never_becomes_reachable_is_named_and_goes() {
+    let Some(sky) = Sky::new("deaf", 2) else { return };
+    file(&sky, 1);
+    // What the second host would answer this machine goes to nobody.
+    let (host, gateway) = (sky.bridge.hosts().host(1), sky.bridge.hosts().gateway().to_string());
+    let lost = ["neigh", "replace", &gateway, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent"];
+    let done = std::process::Command::new("ip").args(["-netns", &host.namespace]).args(lost).status();
+    assert!(done.is_ok_and(|status| status.success()));
+    let mut up = sky.command(&["up", "-y", "reach.yaml"]);
+    let up = sky.run(up.env("SHOAL_UP_FIRST_PATIENCE_S", "3")).exits(4);
+    let up = up.says("1 of 2 nodes are up").says("does not answer").says("`shoal up reach.yaml` goes on");
+    let workers = sky.shoal(&["get-worker-ips", "reach.yaml"]).exits(0).text;
+    let up = up.says(&format!("  {}: ", workers.trim()));
+    assert!(up.errors.contains("hint: "), "{up:?}");
+    sky.shoal(&["down", "-y", "reach.yaml"]).exits(0).says("nothing is left");
+    assert!(sky.cloud.alive().is_empty() && sky.listed("reach").is_empty() && !sky.folder("reach").exists());
+}
+
 #[test]
 fn ctrl_c_while_machines_are_made_says_what_there_is() {
     let Some(sky) = Sky::new("ctrlc", 1) else { return };

@@ -28,6 +28,7 @@ fn in_containers() {
     // Of one that is not there as well.
     on(&case, &container_stop(&block("shoal-test:2")));
     case.verb(&["exec", "cluster.yaml", "true"]).run().exits(255).says(&["did not get into the container"]);
+    brought_up(&case);
 }
 
 /// An image with a `HOME` of its own, and podman as it runs without systemd and the right to raise limits.
@@ -97,6 +98,29 @@ fn life(case: &Case) {
     assert_eq!(id(), first);
     assert_eq!(start("shoal-test:2"), 3);
     assert_ne!(id(), first);
+}
+
+/// By `up`, with files and set-up in it; the machine starts anew, and even `--restart-only` leaves a container in which both are.
+fn brought_up(case: &Case) {
+    case.file("code/a", "a file\n");
+    let block =
+        "docker: {image: 'shoal-test:2', container_name: ray_container, use_podman: true, pull_before_run: false}\n";
+    let setup = "setup_commands: ['cat ~/code/a > /made', 'echo more >> /made']\n";
+    let start = "head_start_ray_commands: ['cat /made > /started']\n";
+    cluster(case, &[0], &format!("{block}file_mounts: {{'~/code': code}}\n{setup}{start}"));
+    let up = |flags: &[&str]| case.verb(&[&["up", "cluster.yaml", "-y"], flags].concat()).run();
+    let inside = |line: &str| case.verb(&["exec", "cluster.yaml", line]).run().exits(0).out;
+    up(&[]).exits(0);
+    assert_eq!(inside("cat /started"), "a file\nmore\n");
+    for flag in ["--restart-only", "--no-restart"] {
+        // The container is gone, and what was in /tmp with it.
+        case.lab.on(0, ". /root/.bashrc; podman rm -f ray_container; rm -rf /tmp/ray_tmp_mount/lab/home/code");
+        up(&[flag]).exits(0);
+        assert_eq!(inside("cat ~/code/a /started"), "a file\na file\nmore\n", "{flag}");
+    }
+    up(&["--no-restart"]).exits(0).says(&["setup 1, setup 2 (unchanged)", "start 1 (--no-restart)"]);
+    case.verb(&["down", "cluster.yaml", "-y"]).run().exits(0).says(&["removed", "container ray_container"]);
+    assert_eq!(on(case, &["podman", "ps", "-aq"].map(Into::into)), "");
 }
 
 /// `exec`, `submit` and `attach` go into the container; signals and the client's death do too.

@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use shoal_testkit::{Hosts, HostsSpec, wait};
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -246,6 +246,49 @@ fn mounts_of_the_file_with_its_excludes() {
     assert_eq!(std::fs::read_to_string(one).expect("it"), "changed\n");
 }
 
+/// Patterns see a folder under the name by which it is sent, on both sides: what they leave out is neither sent nor removed.
+#[test]
+fn what_is_left_out_is_not_removed_either() {
+    let Some(lab) = Lab::new("files-left-out", 2) else { return };
+    lab.hide_rsync(1);
+    lab.write("src/new", b"new");
+    for i in 0..2 {
+        lab.on(i, "cd /root; mkdir -p dst/src/keep/deep dst/src/old; touch dst/src/keep/deep/model dst/src/old/x");
+        let name = lab.hosts.host(i).name.clone();
+        let report = lab.report(&["src", "~/dst", "--delete", "--exclude", "/src/keep", "--node", &name]);
+        assert_eq!(lab.on(i, "cd /root/dst/src; find . -type f | sort"), "./keep/deep/model\n./new\n", "{report}");
+        // As rsync counts: the file and its folder.
+        assert_eq!(report["nodes"][0]["deleted"], 2, "{report}");
+        // The folder itself is left out: nothing is sent, nothing goes, and that is said.
+        let output = lab.up(&["src", "~/dst", "--delete", "--exclude", "src", "--node", &name]);
+        assert!(stderr(&output).contains("src: left out by --exclude"), "{}", stderr(&output));
+        assert_eq!(lab.on(i, "cd /root/dst/src; find . -type f | sort"), "./keep/deep/model\n./new\n");
+
+        // And the other way round, here.
+        lab.write("back/src/keep/mine", b"mine");
+        lab.write("back/src/stale", b"stale");
+        let down = ["rsync-down", "cluster.yaml", "~/dst/src", "back", "--node", &name];
+        let output = lab.laptop.ends(&[&down[..], &["--delete", "--exclude", "/src/keep"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let there = |file: &str| lab.laptop.path().join("back/src").join(file).exists();
+        assert!(there("keep/mine") && there("new") && !there("stale") && !there("keep/deep"), "host {i}");
+
+        // A name that only begins like a home is a name: not the whole home comes.
+        lab.on(i, "mkdir -p '/root/~old'; echo old > '/root/~old/x'");
+        let into = format!("old{i}");
+        let output = lab.laptop.ends(&["rsync-down", "cluster.yaml", "~old", &into, "--node", &name]);
+        assert!(output.status.success(), "{output:?}");
+        let inside: Vec<_> = std::fs::read_dir(lab.laptop.path().join(&into)).expect("it").flatten().collect();
+        assert_eq!(inside.iter().map(|item| item.file_name()).collect::<Vec<_>>(), ["~old"]);
+        // What is in the home, by both ways.
+        let into = format!("home{i}");
+        let output = lab.laptop.ends(&["rsync-down", "cluster.yaml", "~", &into, "--node", &name, "--exclude", ".*"]);
+        assert!(output.status.success() && lab.laptop.path().join(&into).join("dst/src/new").exists(), "{output:?}");
+    }
+    let output = lab.laptop.ends(&["rsync-down", "cluster.yaml", "", "out"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 #[test]
 fn one_that_cannot_be_reached_and_one_that_is_full_leave_the_others_alone() {
     let Some(lab) = Lab::new("files-ill", 4) else { return };
@@ -409,7 +452,8 @@ fn a_watch_sends_what_changes_and_ends_when_asked() {
     let Some(lab) = Lab::new("files-watch", 2) else { return };
     lab.write("code/a.py", b"1");
     let code = lab.laptop.path().join("code");
-    lab.cluster(&format!("file_mounts: {{~/code: {}}}\nfile_mounts_sync_continuously: true\n", code.display()));
+    let mounts = format!("file_mounts: {{~/code: {}}}\nfile_mounts_sync_continuously: true\n", code.display());
+    lab.cluster(&format!("{mounts}rsync_exclude: ['*.log']\n"));
     let mut child =
         lab.laptop.shoal(&["rsync-up", "cluster.yaml", "-A", "--watch"]).stderr(Stdio::piped()).spawn().expect("shoal");
     let is = |file: &str, text: &str| {
@@ -425,10 +469,21 @@ fn a_watch_sends_what_changes_and_ends_when_asked() {
     is("a.py", "two");
     lab.write("code/new/b.py", b"b");
     is("new/b.py", "b");
+    // What is left out is no reason to speak.
+    for i in 0..5 {
+        lab.write("code/run.log", format!("line {i}\n").as_bytes());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    lab.write("code/a.py", b"three");
+    is("a.py", "three");
     let asked = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(asked.is_ok_and(|status| status.success()));
     let ended = wait::until(Duration::from_secs(30), || child.try_wait().expect("its end"));
     assert!(ended.is_some(), "it does not end");
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("its words");
+    // A folder may come a moment before what is in it.
+    assert!(said.contains("watching") && said.matches("nothing to send").count() <= 2, "{said}");
 }
 
 /// Not a test: figures for `docs/benchmarks.md`. 200 MB of noise to eight nodes, ours from node to node, ours from here, and rsync in a loop as

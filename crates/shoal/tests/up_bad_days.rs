@@ -173,6 +173,32 @@ fn two_at_once_down_during_up_and_ctrl_c() {
     (0..2).for_each(|i| lab.is_clean(i));
 }
 
+/// `--start --stop`: what was brought up for a command goes down again, whatever came of it; a cluster that was there is not touched by a mistake.
+#[test]
+fn what_was_brought_up_for_a_command_goes_down_again() {
+    let Some(lab) = Lab::new("around", 2) else { return };
+    lab.file(2, "setup_commands: [echo one >> ~/ran]\n");
+    let typo = ["exec", "lab.yaml", "--node", "arond-1", "--stop", "true"];
+    lab.shoal(&[&typo[..], &["--start"]].concat()).exits(2).says("did you mean `around-1`").says("goes down again");
+    (0..2).for_each(|i| lab.is_clean(i));
+    let both = ["exec", "lab.yaml", "--start", "--stop", "echo here; exit 5"];
+    assert_eq!(lab.shoal(&both).exits(5).text, "here\n");
+    (0..2).for_each(|i| lab.is_clean(i));
+    // It does not come up whole.
+    lab.file(2, "setup_commands: [test $(uname -n) = around-0]\n");
+    lab.shoal(&both)
+        .exits(1)
+        .says("1 of 2 nodes are up")
+        .says("goes down again")
+        .says("`shoal up lab.yaml` did not end");
+    (0..2).for_each(|i| lab.is_clean(i));
+
+    lab.file(2, "setup_commands: [echo one >> ~/ran]\n");
+    lab.up(&[]).exits(0);
+    lab.shoal(&typo).exits(2).does_not_say("goes down");
+    lab.shoal(&["status", "lab.yaml"]).exits(0);
+}
+
 #[test]
 fn a_record_that_cannot_be_read_is_put_aside() {
     let Some(lab) = Lab::new("corrupt", 2) else { return };

@@ -3,7 +3,7 @@
 
 use super::manifest::{Entry, Kind, Manifest, Part};
 use super::rules::{InForce, Rules};
-use super::tree::{hash_file, path_of};
+use super::tree::{hash_file, joined, path_of};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions, Permissions};
@@ -114,19 +114,28 @@ impl Place {
         Some((self.manifest.parts[*part].entries.get(index - before)?, path))
     }
 
-    /// Modes and times of folders, innermost first; what is not of the tree goes, if it should.
-    pub fn finish(&self, delete: Option<&Rules>) -> Result<u64, Problem> {
+    /// Modes and times of folders, innermost first; what is not of the tree goes, if it should. The rules see the tree under the same name
+    /// as where it comes from: what they left out there, they protect here.
+    pub fn finish(&self, delete: Option<&Rules>, under: Option<&str>) -> Result<u64, Problem> {
         let mut deleted = 0;
         if let Some(rules) = delete {
-            for (part, root) in self.manifest.parts.iter().zip(&self.roots).filter(|(part, _)| !part.single) {
+            let in_force = InForce::new(rules);
+            let (filter, under) = (&rules.filter[..], under.unwrap_or_default().as_bytes());
+            // Left out as a whole: nothing was sent, so nothing is known of what belongs there.
+            let is_out = !under.is_empty() && in_force.leaves_out(under, true);
+            let parts = self.manifest.parts.iter().zip(&self.roots);
+            for (part, root) in parts.filter(|(part, _)| !part.single && !is_out) {
                 let ours: HashSet<&[u8]> = part.entries.iter().map(|entry| &entry.path[..]).collect();
-                deleted += sweep(root, b"", &ours, &InForce::new(rules), &rules.filter)?;
+                deleted += Sweep { root, under, ours, filter }.folder(b"", &in_force)?;
             }
         }
         let folders = self.manifest.entries().zip(&self.at).filter(|((_, e), _)| e.kind == Kind::Folder);
         let folders: Vec<_> = folders.map(|((_, entry), (_, path))| (entry, path)).collect();
         for (entry, path) in folders.into_iter().rev() {
-            std::fs::set_permissions(path, Permissions::from_mode(entry.mode)).map_err(at(path))?;
+            // One that is right already may be somebody else's.
+            if !std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o7777 == entry.mode) {
+                std::fs::set_permissions(path, Permissions::from_mode(entry.mode)).map_err(at(path))?;
+            }
             // A folder's time tells nobody anything that matters.
             let _ = File::open(path).and_then(|folder| folder.set_modified(time_of(entry)));
         }
@@ -225,42 +234,45 @@ fn time_of(entry: &Entry) -> SystemTime {
     time.unwrap_or(start)
 }
 
-/// Removes what is below `folder` and not of the tree, unless the rules leave it out; gives how many files went.
-fn sweep(
-    root: &Path,
-    folder: &[u8],
-    ours: &HashSet<&[u8]>,
-    above: &InForce,
-    filter: &[String],
-) -> Result<u64, Problem> {
-    let here = path_of(root, folder);
-    let mut rules = above.clone();
-    for name in filter {
-        if let Ok(text) = std::fs::read(here.join(name)) {
-            rules = rules.with_file(folder, &text);
-        }
-    }
-    let mut gone = 0;
-    for item in std::fs::read_dir(&here).map_err(at(&here))?.flatten() {
-        let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
-        let path = [folder, slash, item.file_name().as_bytes()].concat();
-        let is_folder = item.file_type().is_ok_and(|t| t.is_dir());
-        if rules.leaves_out(&path, is_folder) {
-            continue;
-        }
-        let full = item.path();
-        if is_folder {
-            gone += sweep(root, &path, ours, &rules, filter)?;
-            if !ours.contains(&path[..]) {
-                // Not empty: it holds what the rules leave out.
-                let _ = std::fs::remove_dir(&full);
+/// Removes what is not of the tree, unless the rules leave it out.
+struct Sweep<'s> {
+    root: &'s Path,
+    /// The name under which the rules see the root; empty: none.
+    under: &'s [u8],
+    ours: HashSet<&'s [u8]>,
+    /// Names of files with rules.
+    filter: &'s [String],
+}
+
+impl Sweep<'_> {
+    /// Below `folder`; gives how many files and folders went, which is how rsync counts.
+    fn folder(&self, folder: &[u8], above: &InForce) -> Result<u64, Problem> {
+        let here = path_of(self.root, folder);
+        let mut rules = above.clone();
+        for name in self.filter {
+            if let Ok(text) = std::fs::read(here.join(name)) {
+                rules = rules.with_file(&joined(self.under, folder), &text);
             }
-        } else if !ours.contains(&path[..]) {
-            std::fs::remove_file(&full).map_err(at(&full))?;
-            gone += 1;
         }
+        let mut gone = 0;
+        for item in std::fs::read_dir(&here).map_err(at(&here))?.flatten() {
+            let path = joined(folder, item.file_name().as_bytes());
+            let is_folder = item.file_type().is_ok_and(|t| t.is_dir());
+            if rules.leaves_out(&joined(self.under, &path), is_folder) {
+                continue;
+            }
+            let full = item.path();
+            if is_folder {
+                gone += self.folder(&path, &rules)?;
+                // One that is not empty holds what the rules leave out.
+                gone += u64::from(!self.ours.contains(&path[..]) && std::fs::remove_dir(&full).is_ok());
+            } else if !self.ours.contains(&path[..]) {
+                std::fs::remove_file(&full).map_err(at(&full))?;
+                gone += 1;
+            }
+        }
+        Ok(gone)
     }
-    Ok(gone)
 }
 
 /// So much of nothing but zeros becomes a hole: disks of checkpoints and images are mostly that, and may not fit otherwise.
@@ -354,6 +366,44 @@ impl Drop for Arriving {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is left of a folder that is swept for a tree with nothing but `kept` in it, and how many went.
+    fn swept(exclude: &[&str], under: Option<&str>) -> (Vec<String>, u64) {
+        let home = tempfile::tempdir().expect("a folder");
+        for folder in ["src/cache/deep", "src/old/empty"] {
+            std::fs::create_dir_all(home.path().join(folder)).expect("folders");
+        }
+        for file in ["src/kept", "src/stale", "src/cache/deep/model", "src/old/x"] {
+            std::fs::write(home.path().join(file), file).expect("a file");
+        }
+        let kind = Kind::File { size: 8, hash: *blake3::hash(b"src/kept").as_bytes() };
+        let entries = vec![Entry { path: b"kept".to_vec(), mode: 0o644, mtime_ns: 0, kind }];
+        let manifest = Manifest { parts: vec![Part { remote: "src".into(), single: false, entries }] };
+        let place = Place::prepare(manifest, home.path(), &mut || {}).expect("prepared");
+        let rules = Rules { exclude: exclude.iter().map(|e| (*e).into()).collect(), filter: Vec::new() };
+        let gone = place.finish(Some(&rules), under).expect("finished");
+        let mut left: Vec<String> = std::fs::read_dir(home.path().join("src"))
+            .expect("a folder")
+            .flatten()
+            .map(|item| item.file_name().to_string_lossy().into_owned())
+            .collect();
+        left.sort();
+        (left, gone)
+    }
+
+    #[test]
+    fn what_the_rules_leave_out_stays_under_the_name_by_which_they_know_it() {
+        // Files and folders count, as in rsync.
+        assert_eq!(swept(&[], None), (vec!["kept".into()], 7));
+        assert_eq!(swept(&["/cache"], None), (vec!["cache".into(), "kept".into()], 4));
+        // Sent as `src`, not as what is in it.
+        for pattern in ["/src/cache", "src/cache", "cache"] {
+            assert_eq!(swept(&[pattern], Some("src")), (vec!["cache".into(), "kept".into()], 4), "{pattern}");
+        }
+        assert_eq!(swept(&["/cache"], Some("src")).1, 7);
+        // The folder as a whole: nothing was sent, so nothing goes.
+        assert_eq!(swept(&["src"], Some("src")).1, 0);
+    }
 
     #[test]
     fn zeros_become_holes_and_the_file_is_whole() {

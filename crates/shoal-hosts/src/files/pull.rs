@@ -63,8 +63,7 @@ pub fn pull(
             if let Some(parent) = absolute.parent() {
                 std::fs::create_dir_all(parent).map_err(here)?;
             }
-            // Relative to the home, as after a login; a `~` would not be understood: words go there as they are.
-            let source = source.strip_prefix("~/").or_else(|| source.strip_prefix('~').map(|_| ".")).unwrap_or(source);
+            let source = from_home(source);
             let with_slash = target.as_os_str().to_string_lossy().ends_with('/');
             let target = if with_slash { absolute.join("") } else { absolute };
             let args =
@@ -74,6 +73,10 @@ pub fn pull(
                 bytes = done;
                 tell(Progress::sending(done, 0));
             })?;
+            if did.vanished > 0 {
+                let what = if did.vanished == 1 { "1 file".into() } else { format!("{} files", did.vanished) };
+                tell(Progress::note(format!("{node}: {what} vanished there meanwhile; everything else is here")));
+            }
             tell(Progress::at(Stage::Done));
             let how = if did.files == 0 { How::Nothing } else { How::Rsync };
             return Ok(Sent { files: did.files, bytes, how, deleted: did.deleted });
@@ -179,8 +182,8 @@ pub fn give(mut input: impl Read, mut output: impl Write, home: &Path) -> io::Re
         }
         io::Result::Ok(reading.join().unwrap_or_else(|_| Err("it could not be read".into())))
     })?;
-    let load = match loaded {
-        Ok(load) => load,
+    let (load, under) = match loaded {
+        Ok(loaded) => loaded,
         Err(what) => {
             let hint = "is the path spelt as it is there, and readable for who logs in?".into();
             return output.write_all(Answer::Failed { what, hint }.line().as_bytes());
@@ -210,17 +213,29 @@ pub fn give(mut input: impl Read, mut output: impl Write, home: &Path) -> io::Re
         output.flush()?;
         let Answer::Received { .. } = hear(&mut input)? else { return Ok(()) };
     }
-    say(&mut output, &Order::Finish { delete: wish.delete, exclude: wish.exclude, filter: wish.filter })?;
+    say(&mut output, &Order::Finish { delete: wish.delete, exclude: wish.exclude, filter: wish.filter, under })?;
     output.flush()?;
     hear(&mut input).map(drop)
 }
 
-fn load(wish: &Wish, home: &Path) -> Result<Load, String> {
-    let source = match wish.source.strip_prefix('~') {
-        Some(rest) => home.join(rest.trim_start_matches('/')),
-        None => home.join(&wish.source),
-    };
-    let whole = !wish.source.ends_with('/') && source.is_dir();
+/// The path from the home folder, where a login begins (pure). A `~` is nobody's business but ours: rsync gets its words as they are. Only
+/// by itself or before a slash does it mean the home; `~bob` and `~old` are names like any other.
+fn from_home(source: &str) -> &str {
+    match source.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        None => source,
+        Some(rest) => Some(rest.trim_start_matches('/')).filter(|rest| !rest.is_empty()).unwrap_or("./"),
+    }
+}
+
+/// Whether what is in a folder is meant, and not the folder itself (pure).
+pub fn means_what_is_inside(source: &str) -> bool {
+    source == "~" || source.ends_with('/') || matches!(source.rsplit('/').next(), Some("." | ".."))
+}
+
+/// What is sent, and the name under which the rules see it.
+fn load(wish: &Wish, home: &Path) -> Result<(Load, Option<String>), String> {
+    let source = home.join(from_home(&wish.source));
+    let whole = !means_what_is_inside(&wish.source) && source.is_dir();
     let name = source.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| whole);
     let rules = Rules { exclude: wish.exclude.clone(), filter: wish.filter.clone() };
     let tree = tree::tree_under(&source, &rules, name.as_deref()).map_err(|e| e.to_string())?;
@@ -229,7 +244,7 @@ fn load(wish: &Wish, home: &Path) -> Result<Load, String> {
         None => wish.target.clone(),
     };
     let part = Part { remote, single: tree.single, entries: tree.entries };
-    Ok(Load { manifest: Manifest { parts: vec![part] }, roots: vec![tree.root] })
+    Ok((Load { manifest: Manifest { parts: vec![part] }, roots: vec![tree.root] }, name))
 }
 
 fn hear(input: &mut impl BufRead) -> io::Result<Answer> {
@@ -252,6 +267,26 @@ const _: () = assert!(MARK.len() < READY.len());
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_is_meant_only_by_a_tilde_alone() {
+        for (source, from, inside) in [
+            ("~", "./", true),
+            ("~/", "./", true),
+            ("~/x", "x", false),
+            ("~//x", "x", false),
+            ("~/x/", "x/", true),
+            ("~bob/x", "~bob/x", false),
+            ("~old", "~old", false),
+            ("/a/~", "/a/~", false),
+            ("x/.", "x/.", true),
+            (".", ".", true),
+            ("..", "..", true),
+            ("x.", "x.", false),
+        ] {
+            assert_eq!((from_home(source), means_what_is_inside(source)), (from, inside), "{source}");
+        }
+    }
 
     #[test]
     fn the_kept_sample_reads_and_writes() {

@@ -233,7 +233,8 @@ impl<'a> Job<'a> {
             return Err(trouble(node.name(), what, "run the same command again: what is there is not sent twice"));
         }
         let rules = self.deliveries.first().map(|delivery| delivery.rules.clone()).unwrap_or_default();
-        let order = Order::Finish { delete: self.options.delete, exclude: rules.exclude, filter: rules.filter };
+        let (delete, under) = (self.options.delete, self.options.under.clone());
+        let order = Order::Finish { delete, exclude: rules.exclude, filter: rules.filter, under };
         let _ = node.say(&order);
         match node.ear.hear(&mut |_| {})? {
             Answer::Finished { deleted } => {

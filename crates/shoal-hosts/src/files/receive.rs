@@ -168,9 +168,9 @@ impl<I: Input> Receiver<'_, I> {
                             state.place.look(&mut || {})?;
                             Answer::Received { lacking: lacking(&state.place), problem: None, changed: Vec::new() }
                         }
-                        Order::Finish { delete, exclude, filter } => {
+                        Order::Finish { delete, exclude, filter, under } => {
                             let rules = Rules { exclude, filter };
-                            let deleted = state.place.finish(delete.then_some(&rules))?;
+                            let deleted = state.place.finish(delete.then_some(&rules), under.as_deref())?;
                             (self.served.finished, self.served.deleted) = (true, deleted);
                             Answer::Finished { deleted }
                         }

@@ -65,7 +65,12 @@ pub fn down(
 pub struct Did {
     pub files: u64,
     pub deleted: u64,
+    /// Files that were listed and gone when their turn came: programs that run make and remove them all the time.
+    pub vanished: u64,
 }
+
+/// rsync's word for: everything is there, but for what vanished.
+const VANISHED: i32 = 24;
 
 /// Takes what a line of its account says (pure): `Number of deleted files: 1,234 (reg: 1,233, dir: 1)`.
 fn account(line: &str, did: &mut Did) {
@@ -111,7 +116,16 @@ pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u
     }
     let status = child.wait().map_err(|e| trouble(node, format!("rsync's end cannot be had: {e}"), ""))?;
     let said = complaints.join().unwrap_or_default();
-    if status.success() { Ok(did) } else { Err(explain(node, status.code(), &said)) }
+    match status.code() {
+        Some(0) => Ok(did),
+        Some(VANISHED) => Ok(Did { vanished: vanished(&said), ..did }),
+        code => Err(explain(node, code, &said)),
+    }
+}
+
+/// How many files it missed (pure); at least one, or it would not say so.
+fn vanished(said: &str) -> u64 {
+    (said.lines().filter(|line| line.contains("has vanished")).count() as u64).max(1)
 }
 
 /// What rsync's complaint means (pure).
@@ -155,7 +169,33 @@ mod tests {
                     Number of regular files transferred: 2\nTotal file size: 12 bytes\n";
         let mut did = Did::default();
         said.lines().for_each(|line| account(line, &mut did));
-        assert_eq!(did, Did { files: 2, deleted: 1234 });
+        assert_eq!(did, Did { files: 2, deleted: 1234, vanished: 0 });
+    }
+
+    /// A folder in which a program works: something is gone between the list and its turn.
+    #[test]
+    fn what_vanishes_meanwhile_is_no_failure() {
+        if !is_here() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        std::fs::create_dir(&from).expect("a folder");
+        std::fs::write(from.join("a"), vec![7; 600 << 10]).expect("a file");
+        std::fs::write(from.join("z"), b"z").expect("a file");
+        let mut args: Vec<OsString> = ["-r", "-W", "--bwlimit=300", "--no-inc-recursive", "--"].map(Into::into).into();
+        args.extend([from.join("").into(), to.clone().into()]);
+        let z = from.join("z");
+        let remover = std::thread::spawn(move || {
+            // The list is made before the first file is there.
+            while std::fs::read_dir(&to).map_or(0, Iterator::count) == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            std::fs::remove_file(z).expect("it was there");
+        });
+        let did = run("n", &args, Vec::new(), &mut |_| {});
+        remover.join().expect("removed");
+        assert_eq!(did.map(|did| did.vanished), Ok(1));
     }
 
     #[test]

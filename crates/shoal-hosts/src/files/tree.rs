@@ -50,14 +50,16 @@ pub fn with_cache(local: &Path, rules: &Rules, under: Option<&str>, cache: &Cach
     let single = meta.is_file();
     let root = if single {
         let name = local.file_name().unwrap_or_default().as_bytes().to_vec();
-        if !InForce::new(rules).leaves_out(&name, false) {
-            walk.add(name, &meta, Kind::File { size: meta.size(), hash: [0; 32] });
+        match InForce::new(rules).leaves_out(&name, false) {
+            true => walk.notes.push(left_out(local)),
+            false => walk.add(name, &meta, Kind::File { size: meta.size(), hash: [0; 32] }),
         }
         local.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
     } else if meta.is_dir() {
         let in_force = InForce::new(rules);
-        if under.is_none_or(|name| !in_force.leaves_out(name.as_bytes(), true)) {
-            walk.folder(local, b"", &in_force)?;
+        match under.is_some_and(|name| in_force.leaves_out(name.as_bytes(), true)) {
+            true => walk.notes.push(left_out(local)),
+            false => walk.folder(local, b"", &in_force)?,
         }
         local.to_path_buf()
     } else {
@@ -74,6 +76,11 @@ pub fn with_cache(local: &Path, rules: &Rules, under: Option<&str>, cache: &Cach
         notes,
         root,
     })
+}
+
+/// Asked for by its name and left out by a pattern: that should not look like a success.
+fn left_out(local: &Path) -> String {
+    format!("{}: left out by --exclude, rsync_exclude or rsync_filter", local.display())
 }
 
 /// With the path in front, of the same kind.
@@ -142,7 +149,7 @@ impl Walk<'_> {
     }
 }
 
-fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if folder.is_empty() || name.is_empty() { b"" } else { b"/" };
     [folder, slash, name].concat()
 }

@@ -24,8 +24,15 @@ pub enum Order {
     Cut,
     /// Somebody else (rsync) has put files there: look again.
     Look,
-    /// Times and modes of folders; with `delete`, what is not of the tree goes, unless these rules leave it out.
-    Finish { delete: bool, exclude: Vec<String>, filter: Vec<String> },
+    /// Times and modes of folders; with `delete`, what is not of the tree goes, unless these rules leave it out. `under`: the name under
+    /// which they see the folder, as on the sending side.
+    Finish {
+        delete: bool,
+        exclude: Vec<String>,
+        filter: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        under: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +136,7 @@ mod tests {
             let answer = Answer::read(&format!("motd {MARK}{line}")).expect("marked").expect(line);
             assert_eq!(answer.line(), format!("{MARK}{line}\n"));
         }
-        assert_eq!((orders.lines().count(), answers.lines().count()), (6, 8));
+        assert_eq!((orders.lines().count(), answers.lines().count()), (7, 8));
     }
 
     #[test]

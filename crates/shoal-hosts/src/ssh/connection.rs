@@ -18,6 +18,10 @@ const FREEING: Duration = Duration::from_secs(2);
 /// How often a host that turns us away during the greeting is tried again: it may only be busy.
 const ATTEMPTS: u32 = 6;
 
+/// How long a connection may take to end when it is told to, and how often we look.
+const CLOSING: Duration = Duration::from_secs(5);
+const CLOSING_LOOK: Duration = Duration::from_millis(2);
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where control sockets live: a short path, for its owner alone.
@@ -234,7 +238,24 @@ impl Connection {
             // The name is not used: the socket says which connection is meant.
             command.arg("-S").arg(&control).args(["-O", "exit", "--", "nobody"]);
             // It only speaks with a process of this machine; if that one is gone, so is the connection.
-            let _ = command.stdin(null()).stdout(null()).stderr(null()).status();
+            let Ok(mut child) = command.stdin(null()).stdout(null()).stderr(null()).spawn() else { continue };
+            let deadline = std::time::Instant::now() + CLOSING;
+            let late = || std::time::Instant::now() >= deadline;
+            let said = loop {
+                match child.try_wait() {
+                    Ok(None) if !late() => std::thread::sleep(CLOSING_LOOK),
+                    Ok(Some(status)) => break status.success(),
+                    _ => {
+                        let _ = child.kill();
+                        let _ = child.wait();
+                        break false;
+                    }
+                }
+            };
+            // It says yes before it goes; until it has gone, whoever comes next would take it for an open connection.
+            while said && control.exists() && !late() {
+                std::thread::sleep(CLOSING_LOOK);
+            }
         }
     }
 }

@@ -18,7 +18,8 @@ use std::time::Duration;
 /// Names the interpreter of an environment that has moto[server].
 pub const PYTHON: &str = "SHOAL_TEST_MOTO";
 const SERVER: &str = include_str!("server.py");
-const START_BOUND: Duration = Duration::from_secs(60);
+/// Many tests begin at the same time, each with an interpreter of its own and all of moto to import.
+const START_BOUND: Duration = Duration::from_secs(180);
 
 /// An image that moto knows.
 pub const AMI: &str = "ami-03cf127a";
@@ -56,7 +57,7 @@ impl Cloud {
             let _ = BufReader::new(out).read_line(&mut line);
             let _ = send.send(line);
         });
-        let line = receive.recv_timeout(START_BOUND).expect("moto starts within a minute");
+        let line = receive.recv_timeout(START_BOUND).expect("moto starts within three minutes");
         let port = line.trim().parse().expect("moto says its port");
         Some(Cloud { server, port })
     }

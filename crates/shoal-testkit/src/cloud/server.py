@@ -202,8 +202,9 @@ class Front:
             new = {one["id"] for one in instances()} - before if action == "RunInstances" else set()
             if group:
                 users.update(dict.fromkeys(new, group))
+            # Shorter than the minute that the SDK waits for an answer.
             with news:
-                news.wait_for(lambda: not mapped["bridged"] or new <= mapped["ids"], timeout=30)
+                news.wait_for(lambda: not mapped["bridged"] or new <= mapped["ids"], timeout=50)
             result = (*said[0], chunks)
         if changes and self.hold():
             release.wait(120)

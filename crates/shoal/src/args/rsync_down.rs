@@ -17,7 +17,7 @@ pub struct Args {
     pub common: Common,
 
     /// A file or folder of the node; `~` is the home of who logs in.
-    #[arg(value_name = "SRC", requires = "target")]
+    #[arg(value_name = "SRC", requires = "target", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub source: Option<String>,
 
     /// Where it goes on this machine.

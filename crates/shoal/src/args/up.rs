@@ -53,6 +53,10 @@ pub struct Args {
     #[arg(long)]
     pub use_normal_shells: bool,
 
+    /// Accepted for Ray's sake: that is what they are run in.
+    #[arg(long, hide = true, conflicts_with = "use_normal_shells")]
+    pub use_login_shells: bool,
+
     /// Accepted for Ray's sake: there is no cache of configurations.
     #[arg(long)]
     pub no_config_cache: bool,

@@ -6,19 +6,34 @@ use shoal_core::cluster::docker::host_place;
 use shoal_core::cluster::steps::wire::Ask;
 use shoal_core::cluster::steps::{Action, Kind, Step};
 use shoal_core::cluster::{Files, Mount};
-use shoal_hosts::files::{self, Delivery, Progress, Rules, Way};
+use shoal_hosts::files::{self, Delivery, Progress, Rules, Stage, Way};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 pub fn rules(files: &Files) -> Rules {
     Rules { exclude: files.exclude.clone(), filter: files.filter.clone() }
 }
 
-/// The digests of all mounts, by their path on the nodes.
-pub fn trees(files: &Files) -> Result<BTreeMap<String, String>, String> {
+/// Reading that takes longer than this is said.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// The digests of all mounts, by their path on the nodes. `tell` hears what is being read, where that takes time.
+pub fn trees(files: &Files, tell: &(dyn Fn(&str) + Sync)) -> Result<BTreeMap<String, String>, String> {
     let rules = rules(files);
     let tree = |mount: &Mount| {
-        let tree = files::tree(&PathBuf::from(&mount.local), &rules);
+        let (read, reading) = channel::<()>();
+        let tree = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                if reading.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
+                    tell(&format!("reading {}, which is mounted; what is unchanged is not read again", mount.local));
+                }
+            });
+            let tree = files::tree(&PathBuf::from(&mount.local), &rules);
+            drop(read);
+            tree
+        });
         let tree = tree.map_err(|e| format!("file_mounts: {} (for {}): {e}", mount.local, mount.remote))?;
         Ok((mount.remote.clone(), tree.digest))
     };
@@ -90,9 +105,13 @@ fn push(work: &Work, members: &[&Member], mounts: &[usize]) -> Vec<Result<(), fi
         ids.iter().for_each(|(id, what)| work.table.tell(member.i, Event::Begun { step: id, what }));
     }
     let rows: Vec<usize> = members.iter().map(|member| member.i).collect();
-    let tell = |i: usize, progress: Progress| {
-        let percent = (progress.sent * 100).checked_div(progress.total).unwrap_or(100);
-        work.table.tell(rows[i], Event::Doing(&format!("files {percent}%")));
+    let tell = |i: usize, progress: Progress| match &progress.stage {
+        Stage::Note(note) => work.table.tell(rows[i], Event::Said(note)),
+        Stage::Connecting | Stage::Looking => work.table.tell(rows[i], Event::Doing("files: looking")),
+        Stage::Sending | Stage::Done => {
+            let percent = (progress.sent * 100).checked_div(progress.total).unwrap_or(100);
+            work.table.tell(rows[i], Event::Doing(&format!("files {percent}%")));
+        }
     };
     files::push(&ways, &deliveries, &tell)
 }

@@ -56,7 +56,7 @@ pub fn status(cluster: &Cluster, json: bool) -> Result<ExitCode, NotBegun> {
     let provider = provider::of(cluster).map_err(not_begun)?;
     let nodes = provider.nodes().map_err(not_begun)?;
     // Files that are not here cannot be compared; everything else can.
-    let trees = push::trees(&cluster.files).map_err(NotBegun::Wrong)?;
+    let trees = push::trees(&cluster.files, &|text| eprintln!("{text}")).map_err(NotBegun::Wrong)?;
     let common = common(cluster, &nodes, None)?;
     let mesh =
         super::lock::folder(&cluster.name).and_then(|folder| std::fs::read_to_string(folder.join("mesh.pub")).ok());

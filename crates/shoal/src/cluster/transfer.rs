@@ -8,6 +8,7 @@ use shoal_core::cluster::{Cluster, Files, Node, Role};
 use shoal_core::fleet::{Fleet, Reach};
 use shoal_core::suggest::closest;
 use shoal_hosts::files::choose::How;
+use shoal_hosts::files::pull::means_what_is_inside;
 use shoal_hosts::files::{Delivery, Rules, Sent, Trouble, Way};
 use shoal_hosts::ssh::Settings;
 use shoal_hosts::ssh::deliver::Parcel;
@@ -97,7 +98,7 @@ pub fn mounts(files: &Files, rules: &Rules) -> Vec<Delivery> {
 
 /// `rsync SRC NODE:DST` as a delivery, and the name under which patterns see it (pure): without a slash behind it, SRC itself goes into DST.
 pub fn as_rsync(source: &Path, is_folder: bool, target: &str, rules: &Rules) -> (Delivery, Option<String>) {
-    let inside = source.as_os_str().to_string_lossy().ends_with('/');
+    let inside = means_what_is_inside(&source.as_os_str().to_string_lossy());
     let name = source.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| is_folder && !inside);
     let remote = match &name {
         Some(name) if target.is_empty() => name.clone(),
@@ -212,6 +213,8 @@ mod tests {
             ("src", true, "~/x", "~/x/src", Some("src")),
             ("src/", true, "~/x", "~/x", None),
             ("a/src", true, "", "src", Some("src")),
+            ("src/.", true, "~/x", "~/x", None),
+            (".", true, "~/x", "~/x", None),
             ("f.py", false, "~/x", "~/x", None),
             ("f.py", false, "~/x/", "~/x/", None),
         ] {

@@ -41,17 +41,17 @@ pub struct Order<'a> {
 pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     let began = Instant::now();
     let provider = provider::of(cluster).map_err(not_begun)?;
-    let trees = push::trees(&cluster.files).map_err(NotBegun::Wrong)?;
+    let tell = |text: &str| {
+        if !order.json {
+            eprintln!("{text}");
+        }
+    };
+    let trees = push::trees(&cluster.files, &tell).map_err(NotBegun::Wrong)?;
     let asked = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     let asked = std::sync::Arc::new(asked);
     let lock = match order.plan_only {
         true => None,
         false => Some(lock::take(&cluster.name, "up").map_err(|no| no.not_begun(&cluster.name))?),
-    };
-    let tell = |text: &str| {
-        if !order.json {
-            eprintln!("{text}");
-        }
     };
     let nodes = match order.plan_only {
         true => provider.nodes().map_err(not_begun)?,

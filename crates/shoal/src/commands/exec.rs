@@ -20,23 +20,25 @@ const JSON_VERSION: u32 = 1;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let by = args.reaching.detaching().map_err(NotBegun::Wrong)?;
-    around::start(args.reaching.start, &args.cluster)?;
+    let around = (args.reaching.start, args.stop);
+    around::around(around, &args.cluster, || execute(args, by)).map(ExitCode::from)
+}
+
+fn execute(args: &Args, by: Option<shell::Multiplexer>) -> Result<u8, NotBegun> {
     let nodes = Nodes::of(&args.cluster)?;
     let docker = nodes.cluster.docker.as_ref();
     let container =
         shell::container(args.run_env.into(), docker, &args.command).map_err(|e| NotBegun::Wrong(e.to_string()))?;
-    let code = if args.all {
-        all(args, &nodes, container)?
-    } else {
-        let node = nodes.pick(args.node.as_deref(), &args.cluster.file)?;
-        let one = One { nodes: &nodes, node, container, command: &args.command };
-        match by {
-            Some(by) => one.detached(by, args)?,
-            None if args.json => one.as_json(args)?,
-            None => one.run("shoal exec", &args.reaching.forwards, args.stop)?,
-        }
-    };
-    Ok(ExitCode::from(around::stop(args.stop, &args.cluster, code)?))
+    if args.all {
+        return all(args, &nodes, container);
+    }
+    let node = nodes.pick(args.node.as_deref(), &args.cluster.file)?;
+    let one = One { nodes: &nodes, node, container, command: &args.command };
+    match by {
+        Some(by) => one.detached(by, args),
+        None if args.json => one.as_json(args),
+        None => one.run("shoal exec", &args.reaching.forwards, args.stop),
+    }
 }
 
 fn all(args: &Args, nodes: &Nodes, container: Option<&Docker>) -> Result<u8, NotBegun> {

@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::pools;
 use crate::signals;
 use shoal_core::cluster::{Cluster, Docker};
+use shoal_hosts::files::tree::tree_under;
 use shoal_hosts::files::{Delivery, Options, push_with};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let puts =
         cluster.docker.as_ref().map(|docker| into_containers(&cluster, docker, &deliveries, args)).transpose()?;
     let delete = args.delete || puts.as_ref().is_some_and(|puts| puts.iter().all(|put| put.is_staged));
-    let options = Options { delete, direct: args.direct, no_rsync: false, under };
+    let options = Options { delete, direct: args.direct, no_rsync: false, under: under.clone() };
     let sent: Vec<Delivery> = match &puts {
         Some(puts) => puts.iter().map(|put| put.delivery.clone()).collect(),
         None => deliveries.clone(),
@@ -56,6 +57,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let paths: Vec<PathBuf> = deliveries.iter().map(|delivery| delivery.local.clone()).collect();
     let watch = args.watch.then(|| Watch::over(&paths)).transpose().map_err(NotBegun::Here)?;
     loop {
+        // Before it is sent: what changes meanwhile is a difference afterwards.
+        let before = watch.as_ref().map(|_| digests(&deliveries, under.as_deref()));
         let screen = Screen::new(PROGRAM, &party);
         let results = attended(PROGRAM, &stop, &screen, || {
             let results = push_with(&party.ways(), &sent, &options, &|node, progress| screen.tell(node, progress));
@@ -70,10 +73,22 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             "{PROGRAM}: watching {}; Ctrl-C ends it",
             paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
         );
-        if !watch.wait(&|| stop() > 0) {
-            return Ok(Exit::Success.into());
+        let all_there = results.iter().all(Result::is_ok);
+        loop {
+            if !watch.wait(&|| stop() > 0) {
+                return Ok(Exit::Success.into());
+            }
+            // What is left out changes too, such as the logs of what runs there: no reason to ask every node and to say that nothing was sent.
+            if !all_there || before != Some(digests(&deliveries, under.as_deref())) {
+                break;
+            }
         }
     }
+}
+
+/// Of what is to be sent; `None` for what cannot be read, which the next attempt will say.
+fn digests(deliveries: &[Delivery], under: Option<&str>) -> Vec<Option<String>> {
+    deliveries.iter().map(|d| Some(tree_under(&d.local, &d.rules, under).ok()?.digest)).collect()
 }
 
 fn into_containers(cluster: &Cluster, docker: &Docker, all: &[Delivery], args: &Args) -> Result<Vec<Put>, NotBegun> {

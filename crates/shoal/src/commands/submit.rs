@@ -27,7 +27,11 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         return Err(wrong(format!("{path} is no file; one script was expected\n  hint: {hint}")));
     }
     let by = args.reaching.detaching().map_err(wrong)?;
-    around::start(args.reaching.start, &args.cluster)?;
+    let around = (args.reaching.start, args.stop);
+    around::around(around, &args.cluster, || submit(args, script, name, by)).map(ExitCode::from)
+}
+
+fn submit(args: &Args, script: std::fs::File, name: &str, by: Option<shell::Multiplexer>) -> Result<u8, NotBegun> {
     let nodes = Nodes::of(&args.cluster)?;
     let node = nodes.pick(None, &args.cluster.file)?;
     let mut command = shell::script(name, &args.script_args);
@@ -48,7 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
             );
         }
     }
-    Ok(ExitCode::from(around::stop(args.stop, &args.cluster, code)?))
+    Ok(code)
 }
 
 /// Written beside and renamed: a script of that name that runs now is not cut in half.

@@ -75,7 +75,7 @@ impl Sky {
         }
         command.envs(self.cloud.settings());
         command.env("SHOAL_SSH_CONFIG", self.bridge.ssh_config()).env("SHOAL_DIAL_ONLY", self.bridge.network());
-        command.env("SHOAL_UP_FIRST_PATIENCE_S", "20").env("USER", "ann").env("COLUMNS", "100");
+        command.env("SHOAL_UP_FIRST_PATIENCE_S", "60").env("USER", "ann").env("COLUMNS", "100");
         command
     }
 

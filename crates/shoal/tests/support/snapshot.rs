@@ -56,10 +56,12 @@ impl Redactions {
 }
 
 /// `9`: a digit; `#`: any number of them; `x`: a hexadecimal digit; the rest as it is.
-const SHAPES: [(&str, &str); 10] = [
+const SHAPES: [(&str, &str); 12] = [
     ("999999-999999-xxxxxx", "[run]"),
     ("99999999_999999", "[time]"),
     ("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "[digest]"),
+    ("after # min # s", "after [time]"),
+    ("in # min # s", "in [time]"),
     ("after #.# s", "after [time]"),
     ("after # s", "after [time]"),
     ("in #.# s", "in [time]"),

@@ -75,29 +75,34 @@ impl std::fmt::Display for Why {
 pub fn decide(steps: &mut [Step], known: &Known, options: Options) {
     let new_node = known.record.is_blank();
     let started = known.record.steps.keys().any(|id| id.starts_with("start "));
+    let before = |step: &Step| known.record.steps.get(&step.id);
+    // The container that was made is not the one that runs: the machine may have started anew. The next one is empty, and the folder in /tmp that
+    // its files come from may be so too.
+    let is_gone = |step: &Step| before(step).is_some_and(|b| b.outcome == Outcome::Done && b.made != known.container);
+    let gone = steps.iter().any(|step| step.kind == Kind::Container && is_gone(step));
     let mut chain: Option<String> = None;
     for step in steps {
-        let before = known.record.steps.get(&step.id);
         let decision = match step.kind {
             Kind::Connect | Kind::Synced | Kind::Efs => Decision::Run(Because::Always),
-            Kind::Stop | Kind::Start if options.no_restart && started => Decision::Skip(Why::NoRestart),
+            Kind::Stop | Kind::Start if options.no_restart && started && !gone => Decision::Skip(Why::NoRestart),
+            Kind::Stop | Kind::Start if options.no_restart && gone => Decision::Run(Because::ContainerGone),
             Kind::Stop | Kind::Start if options.no_restart => Decision::Run(Because::NewNode),
             Kind::Stop | Kind::Start => Decision::Run(Because::Always),
-            Kind::Container if before.is_some_and(|b| b.outcome == Outcome::Done && b.made != known.container) => {
-                Decision::Run(Because::ContainerGone)
-            }
-            _ => compare(step, before, chain.as_ref().filter(|_| step.kind.is_chained())),
+            Kind::Container | Kind::Files if gone => Decision::Run(Because::ContainerGone),
+            _ => compare(step, before(step), chain.as_ref().filter(|_| step.kind.is_chained())),
         };
-        step.decision =
-            match decision {
-                // A container that is gone has to come back before anything can be started in it.
-                Decision::Run(because)
-                    if options.restart_only && step.kind.is_set_up() && because != Because::ContainerGone =>
-                {
-                    if new_node { Decision::Run(Because::NewNode) } else { Decision::Skip(Why::RestartOnly) }
+        // Left out otherwise, what was in the container is done again: it would count as done there for every `up` to come.
+        let is_lost = gone && matches!(step.kind, Kind::Container | Kind::Files | Kind::Setup);
+        step.decision = match decision {
+            Decision::Run(_) if options.restart_only && step.kind.is_set_up() && !is_lost => {
+                if new_node {
+                    Decision::Run(Because::NewNode)
+                } else {
+                    Decision::Skip(Why::RestartOnly)
                 }
-                decision => decision,
-            };
+            }
+            decision => decision,
+        };
         if step.kind.is_chained() && chain.is_none() && matches!(step.decision, Decision::Run(_)) {
             chain = Some(step.id.clone());
         }

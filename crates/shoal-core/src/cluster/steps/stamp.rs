@@ -32,24 +32,43 @@ pub fn digest(parts: &[&str]) -> String {
     hash.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a command names something at or below `remote`, by any of the ways in which people write a path of their home.
+const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
+
+/// Whether a command names something at or below `remote`, or a folder that it lies in, by any of the ways in which people write a path of
+/// their home.
 pub fn names(command: &str, remote: &str) -> bool {
     let remote = remote.trim_end_matches('/');
-    let below_home = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|home| remote.strip_prefix(home));
+    let below_home = HOMES.iter().find_map(|home| remote.strip_prefix(home));
+    let in_home = |rest: &str| HOMES.iter().map(|home| format!("{home}{rest}")).collect::<Vec<_>>();
     let forms = match below_home {
         // Commands begin in the home folder, so the bare path is one of the ways.
-        Some(rest) => vec![format!("~/{rest}"), format!("$HOME/{rest}"), format!("${{HOME}}/{rest}"), rest.to_string()],
+        Some(rest) => [in_home(rest), vec![rest.to_string()]].concat(),
         None => vec![remote.to_string()],
     };
-    forms.iter().any(|form| !form.is_empty() && holds(command, form))
+    // `cd ~/proj && make` works with what is mounted at `~/proj/src`. A bare word may be anything; behind `cd` it is a folder.
+    let above = |path: &str| path.match_indices('/').map(|(at, _)| path[..at].to_string()).collect::<Vec<_>>();
+    let around: Vec<String> = match below_home {
+        Some(rest) => above(rest).iter().flat_map(|a| [in_home(a), vec![format!("cd {a}")]].concat()).collect(),
+        // Everything lies in `/home/ann`, or in `/data`.
+        None => above(remote)
+            .into_iter()
+            .filter(|a| a.matches('/').count() > if a.starts_with("/home/") { 2 } else { 1 })
+            .collect(),
+    };
+    forms.iter().any(|form| !form.is_empty() && holds(command, form, false))
+        || around.iter().any(|form| holds(command, form, true))
 }
 
-/// As a path of its own: neither the end of another path nor the beginning of a longer name.
-fn holds(command: &str, path: &str) -> bool {
+/// As a path of its own: neither the end of another path nor the beginning of a longer name. `alone`: nor of something below it.
+fn holds(command: &str, path: &str, alone: bool) -> bool {
     let part_of_a_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
     command.match_indices(path).any(|(at, _)| {
         let before = command[..at].chars().next_back();
-        let after = command[at + path.len()..].chars().next();
+        let mut rest = command[at + path.len()..].chars();
+        let after = match rest.next() {
+            Some('/') if alone => rest.next(),
+            after => after,
+        };
         let bare = !path.starts_with(['~', '$', '/']);
         let begins = before.is_none_or(|c| !(part_of_a_name(c) || bare && c == '/'))
             // `./proj` is `proj`.
@@ -76,6 +95,18 @@ mod tests {
             ("ls /data/proj/x", "/data/proj", true),
             ("ls /data/proj.old", "/data/proj", false),
             ("pip install torch", "~/proj", false),
+            ("cd ~/proj && make", "~/proj/src", true),
+            ("make -C $HOME/proj/", "~/proj/src/lib", true),
+            ("cd proj; make", "~/proj/src", true),
+            ("pip install proj", "~/proj/src", false),
+            ("pip install -r ~/proj/requirements.txt", "~/proj/src", false),
+            ("cat ~/proj/*", "~/proj/src", true),
+            ("cd ~/project", "~/proj/src", false),
+            ("cd /data/proj && make", "/data/proj/src", true),
+            ("cd /data && ls", "/data/proj", false),
+            ("cd /home/ann", "/home/ann/proj/src", false),
+            ("cd /home/ann/proj", "/home/ann/proj/src", true),
+            ("PATH=/home/ann/proj/bin:$PATH x", "/home/ann/proj/src", false),
             ("echo hi", "~/", false),
         ] {
             assert_eq!(names(command, remote), named, "{command} {remote}");

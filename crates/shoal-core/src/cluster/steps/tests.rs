@@ -210,6 +210,15 @@ fn a_container_that_is_gone_is_set_up_again() {
     let plan = world.plan(0, Some(&known));
     assert!(told(&plan).contains("-init 1 +container +setup 1 +setup 2 +setup 3"), "{}", told(&plan));
     assert_eq!(because(&plan, "container"), &Decision::Run(Because::ContainerGone));
+
+    // Whatever is left out otherwise: there is nothing in the new one.
+    world.options = Options { restart_only: true, ..Options::default() };
+    let plan = world.plan(0, Some(&known));
+    let all = "+files ~/proj +files /data -init 1 +container +setup 1 +setup 2 +setup 3 +start 1 +start 2";
+    assert_eq!(told(&plan), all);
+    assert_eq!(because(&plan, "setup 1"), &Decision::Run(Because::After("container".into())));
+    world.options = Options { no_restart: true, ..Options::default() };
+    assert_eq!(told(&world.plan(0, Some(&known))), all);
 }
 
 #[test]

@@ -59,12 +59,6 @@ impl Output {
 
     fn read(&mut self) -> io::Result<Vec<String>> {
         let size = self.file.metadata()?.len();
-        if size > LARGEST {
-            // Whoever writes appends, so that they go on at the new end.
-            self.file.set_len(0)?;
-            self.at = 0;
-            return Ok(vec![format!("(the log was larger than {} MB and begins anew)", LARGEST >> 20)]);
-        }
         if size < self.at {
             self.at = 0;
         }
@@ -82,6 +76,12 @@ impl Output {
                 let part = std::mem::take(&mut self.part);
                 lines.extend(self.line(&part));
             }
+        }
+        if size > LARGEST {
+            // Only now: the last that was said may be why it fails. Whoever writes appends, so that they go on at the new end.
+            self.file.set_len(0)?;
+            self.at = 0;
+            lines.insert(0, format!("(the log was larger than {} MB and begins anew)", LARGEST >> 20));
         }
         // A progress bar may draw for hours without ending its line.
         if self.part.len() > 16 * LONGEST {
@@ -148,5 +148,20 @@ mod tests {
         assert!(output.more(false).is_empty());
         assert_eq!(output.more(true)[0].len(), LONGEST + 3);
         assert_eq!(output.last().len(), LAST_LINES);
+    }
+
+    #[test]
+    fn the_last_words_of_a_flood_are_heard() {
+        let mut file = tempfile::tempfile().expect("a file");
+        let mut output = Output::of(file.try_clone().expect("a handle"));
+        file.set_len(LARGEST).expect("a long file");
+        file.seek(SeekFrom::End(0)).expect("the end");
+        file.write_all(b"\nno such package\n").expect("text");
+        assert!(output.more(false)[0].contains("begins anew"));
+        assert_eq!(file.metadata().expect("a file").len(), 0);
+        file.rewind().expect("the new end");
+        file.write_all(b"bye").expect("text");
+        assert_eq!(output.more(true), ["bye"]);
+        assert_eq!(output.last()[2..], ["no such package", "bye"]);
     }
 }
