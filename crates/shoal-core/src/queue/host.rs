@@ -67,7 +67,7 @@ pub struct HostPolicy {
     pub jumped: bool,
     /// What every run finds there, as the fleet's file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub environment: Option<HostEnvironment>,
+    pub environment: Option<Box<HostEnvironment>>,
 }
 
 /// A fleet's `environment`, as a host is told it.
@@ -84,12 +84,12 @@ pub struct HostEnvironment {
 
 impl HostEnvironment {
     /// Nothing if the file says nothing.
-    pub fn of(said: &Environment) -> Option<HostEnvironment> {
+    pub fn of(said: &Environment) -> Option<Box<HostEnvironment>> {
         let Environment { prepare, env } = said;
         let conda = Prepare { conda: prepare.conda.clone(), ..Prepare::default() }.lines();
         let setup = Prepare { virtualenv: None, conda: None, ..prepare.clone() }.lines();
         let it = HostEnvironment { virtualenv: prepare.virtualenv.clone(), conda, setup, env: env.clone() };
-        (it != HostEnvironment::default()).then_some(it)
+        (it != HostEnvironment::default()).then(|| Box::new(it))
     }
 
     /// A run finds it, too; where its sweep says otherwise, the sweep counts. A Python of its own (virtualenv, lock file) keeps the fleet's away.

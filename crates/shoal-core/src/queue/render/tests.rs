@@ -232,7 +232,7 @@ fn the_fleets_environment_is_under_the_sweeps() {
     // The kept sample (WIRE-1).
     let text = r#"{"virtualenv":"/opt/lab","conda":[],"setup":[". /opt/env.sh"],"env":{"A":"fleet","B":"fleet","CUDA_VISIBLE_DEVICES":"0"}}"#;
     assert_eq!(serde_json::to_string(&environment).expect("JSON"), text);
-    assert_eq!(serde_json::from_str::<HostEnvironment>(text).expect("an environment"), environment);
+    assert_eq!(serde_json::from_str::<HostEnvironment>(text).expect("an environment"), *environment);
     let given = |text: &str| {
         let mut start = start_of(text, 0, 0);
         environment.give(&mut start);
