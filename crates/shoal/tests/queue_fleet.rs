@@ -35,7 +35,7 @@ fn runs_find_what_the_fleets_file_says_and_results_go_where_it_says() {
     let desk = Desk::new();
     let tool = desk.file("venv/bin/tool", "#!/bin/sh\necho \"the tool of $VIRTUAL_ENV\"\n");
     std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
-    desk.file("src/note.txt", "source\n");
+    std::fs::copy(&tool, tool.with_file_name("python")).expect("a file");
     let (venv, results) = (desk.work().join("venv"), desk.work().join("results"));
     std::fs::create_dir(&results).expect("a folder");
     let mut daemon = serve(
@@ -47,24 +47,12 @@ fn runs_find_what_the_fleets_file_says_and_results_go_where_it_says() {
             results.display()
         ),
     );
-    let look = "tool > out.txt; echo \"${LINE-none} ${ONE-none} $TWO\" >> out.txt";
+    let look = "{ tool || echo no tool; printenv LINE || echo no line; printenv ONE TWO; } > out.txt; true";
+    desk.file("src/look.sh", look);
     let submit = |name: &str| {
-        desk.says(&[
-            "sweep",
-            "--name",
-            name,
-            "--source",
-            "src",
-            "--env",
-            "TWO=sweep",
-            "--wait",
-            "--",
-            "sh",
-            "-c",
-            look,
-        ]);
+        desk.says(&["sweep", "--name", name, "--source", "src", "--env", "TWO=sweep", "--wait", "--", "sh", "look.sh"]);
     };
-    let said = format!("the tool of {}\nset-up fleet sweep\n", venv.display());
+    let said = format!("the tool of {}\nset-up\nfleet\nsweep\n", venv.display());
     submit("first");
     assert_eq!(left(&desk, "first", "out.txt"), said);
     // One that nobody gave a file: it started because somebody asked.
@@ -79,7 +67,7 @@ fn runs_find_what_the_fleets_file_says_and_results_go_where_it_says() {
     let rows = desk.json(&["results", "third", "--json"]);
     let folder = PathBuf::from(rows["rows"][0]["folder"].as_str().expect("a folder"));
     assert!(folder.starts_with(desk.store()), "{}", folder.display());
-    assert_eq!(read(&folder.join("out.txt")), "none none sweep\n");
+    assert_eq!(read(&folder.join("out.txt")), "no tool\nno line\nsweep\n");
     desk.says(&["serve", "--stop"]);
     assert!(daemon.wait().expect("an end").success());
     // A slip in the file is told before anything else.
@@ -132,14 +120,13 @@ fn nobody_has_more_at_once_than_their_quota() {
     let desk = Desk::new();
     let go = desk.work().join("go");
     desk.file("src/wait.sh", &format!("until [ -e {} ]; do sleep 0.05; done\n", go.display()));
-    let sweep = ["sweep", "--name", "s", "--source", "src", "--cpus", "0.1", "--grid", "n=1..3", "--", "sh", "wait.sh"];
-    desk.says(&sweep);
-    let me = desk.until("s", "running", |row| row["running"] == 3)["owner"].as_str().expect("a name").to_string();
-    desk.says(&["stop", "s", "--now"]);
-    desk.until("s", "stopped", |row| row["stopped"] == 3);
-    desk.says(&["forget", "s"]);
-    let mut daemon = serve(&desk, &format!("hosts: [localhost]\nqueue: {{quotas: {{{me}: 1}}}}\n"));
-    desk.says(&sweep);
+    desk.says(&["sweep", "--name", "who", "--source", "src", "--wait", "--", "true"]);
+    let me = desk.until("who", "finished", |row| row["finished"] == 1)["owner"].as_str().expect("a name").to_string();
+    let lab = |quotas: &str| {
+        format!("hosts: [localhost]\nqueue: {{hosts: {{localhost: {{slots: 4}}}}, quotas: {{{quotas}}}}}\n")
+    };
+    let mut daemon = serve(&desk, &lab(&format!("{me}: 1")));
+    desk.says(&["sweep", "--name", "s", "--source", "src", "--cpus", "0.1", "--grid", "n=1..3", "--", "sh", "wait.sh"]);
     desk.until("s", "running", |row| row["running"] == 1);
     let why = desk.json(&["why", "s:2.0", "--json"]);
     assert_eq!((&why["reasons"][0]["code"], &why["reasons"][0]["forever"]), (&"quota".into(), &false.into()), "{why}");
@@ -149,11 +136,11 @@ fn nobody_has_more_at_once_than_their_quota() {
     // Who may have nothing is told that it will not change by itself; and without the word, there is no bound.
     desk.says(&["serve", "--stop"]);
     assert!(daemon.wait().expect("an end").success());
-    let mut daemon = serve(&desk, &format!("hosts: [localhost]\nqueue: {{quotas: {{{me}: 0}}}}\n"));
+    let mut daemon = serve(&desk, &lab(&format!("{me}: 0")));
     desk.fails(4, &["sweep", "--name", "t", "--wait", "--", "true"], &[&format!("{me} may have no processes here")]);
     desk.says(&["serve", "--stop"]);
     assert!(daemon.wait().expect("an end").success());
-    let mut daemon = serve(&desk, "hosts: [localhost]\n");
+    let mut daemon = serve(&desk, &lab(""));
     desk.until("t", "finished", |row| row["finished"] == 1);
     desk.says(&["serve", "--stop"]);
     assert!(daemon.wait().expect("an end").success());
