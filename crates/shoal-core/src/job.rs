@@ -2,7 +2,7 @@
 //!
 //! It travels by stdin of the program that keeps the ranks, never in argv: environments hold the run's token (SEC-2).
 
-use crate::quote::join;
+use crate::quote::{join, quote};
 use crate::rank::Rank;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,4 +104,36 @@ pub struct Prepare {
     pub modules: Vec<String>,
     /// Shell lines that run before the program, in its shell; the first that fails ends the rank.
     pub setup: Vec<String>,
+}
+
+/// Makes sure that there is a `module` command: it is a function that only login shells have.
+pub const FIND_MODULE: &str = r#"if ! command -v module >/dev/null 2>&1; then
+  for shoal_f in "${MODULESHOME:-/nowhere}/init/sh" /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/sh /usr/share/Modules/init/sh /usr/share/modules/init/sh; do
+    if [ -r "$shoal_f" ]; then . "$shoal_f"; break; fi
+  done
+fi
+command -v module >/dev/null 2>&1 || { echo "shoal: this host has no 'module' command" >&2; exit 127; }"#;
+
+/// Makes sure that conda can activate: what its installer adds to a shell's files is for people's shells alone.
+pub const FIND_CONDA: &str = r#"shoal_c=$(command -v conda 2>/dev/null) || shoal_c=${CONDA_EXE:-}
+for shoal_f in "${shoal_c%/*/conda}" "$HOME/miniconda3" "$HOME/miniforge3" "$HOME/mambaforge" "$HOME/anaconda3" /opt/conda /opt/miniconda3 /opt/miniforge3 /opt/anaconda3; do
+  if [ -r "$shoal_f/etc/profile.d/conda.sh" ]; then . "$shoal_f/etc/profile.d/conda.sh"; shoal_c=found; break; fi
+done
+[ "$shoal_c" = found ] || { echo "shoal: no conda on this host: not in PATH, CONDA_EXE, ~/miniconda3, ~/miniforge3, ~/anaconda3 or /opt" >&2; exit 127; }"#;
+
+impl Prepare {
+    /// All of it but the virtualenv as shell lines, for those who know nothing else. What a line is for stands in its first words.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.modules.is_empty() {
+            lines.push(format!("# finding `module`\n{FIND_MODULE}"));
+        }
+        lines.extend(self.modules.iter().map(|module| format!("module load {}", quote(module))));
+        if let Some(name) = &self.conda {
+            lines.push(format!("# finding conda\n{FIND_CONDA}"));
+            lines.push(format!("conda activate {}", quote(name)));
+        }
+        lines.extend(self.setup.iter().cloned());
+        lines
+    }
 }

@@ -31,6 +31,7 @@ fn everything() -> Vec<Event> {
         reach: None,
         address: None,
         jumped: false,
+        environment: None,
     };
     let seen = |name: &str| Event::HostSeen { at: 11, name: name.into(), facts: Box::new(facts("boot", 4)) };
     let devices = || vec![Held { uuid: "GPU-1".into(), milli: 250 }];

@@ -178,6 +178,7 @@ impl Pool {
             reach: Some(Reached::Pool { pool: serde_json::to_string(self).unwrap_or_default(), base: base.into() }),
             address: None,
             jumped: false,
+            environment: None,
         }
     }
 }

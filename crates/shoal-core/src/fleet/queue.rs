@@ -3,6 +3,8 @@
 //! ```yaml
 //! queue:
 //!   lost_after: 10m
+//!   results: /nfs/results                           # unless a sweep says otherwise
+//!   quotas: {bob: 8}                                # processes at once, at most
 //!   hosts:
 //!     gpu: {slots: 8}                               # a host or a group
 //!     desk: {owner: alice, idle: 15m, grace: 60s}
@@ -13,11 +15,13 @@ use crate::diagnostic::Diagnostics;
 use crate::document::node::{Node, Value};
 use crate::document::reader::{Fields, Reader};
 use crate::document::yaml;
-use crate::queue::host::{HostPolicy, OwnerPolicy, Reached};
-use crate::queue::read::amounts;
+use crate::queue::host::{HostEnvironment, HostPolicy, OwnerPolicy, Reached};
+use crate::queue::read::{amounts, results};
 use crate::suggest::closest;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-pub const QUEUE_FIELDS: [&str; 2] = ["lost_after", "hosts"];
+pub const QUEUE_FIELDS: [&str; 4] = ["lost_after", "results", "quotas", "hosts"];
 pub const QUEUE_HOST_FIELDS: [&str; 7] = ["slots", "cpus", "memory", "owner", "idle", "grace", "lost_after"];
 
 /// A host that says nothing for so long will not come back by itself soon: a reboot takes less.
@@ -41,8 +45,23 @@ struct Said {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
     lost_after_seconds: Option<u64>,
+    of_all: OfAll,
     /// In the order of the file: a later one adds to an earlier.
     hosts: Vec<(String, Said)>,
+}
+
+/// What is said of the queue as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfAll {
+    /// Where results go, unless a sweep says otherwise.
+    pub results: Option<String>,
+    /// How many processes a user may have at once.
+    pub quotas: BTreeMap<String, u32>,
+}
+
+/// What a fleet's file says of the queue as a whole.
+pub fn of_all(file: &str, text: &str, fleet: &Fleet) -> Result<OfAll, Diagnostics> {
+    section(file, text, fleet).map(|section| section.of_all)
 }
 
 /// The policies of a fleet's hosts, but for those that others are only reached through. `file` and `text` are what the fleet was read from; files of
@@ -64,6 +83,7 @@ pub fn policies(
         reach: Some(reached(host)),
         address: (host.reach != Reach::Local).then(|| host.among_hosts().into()),
         jumped: jumped(host),
+        environment: HostEnvironment::of(&fleet.environment),
         ..policy(&section, host)
     };
     let lost_after = section.lost_after_seconds.unwrap_or(LOST_AFTER_SECONDS);
@@ -87,6 +107,13 @@ pub(super) fn read(reader: &mut Reader, node: &Node, hosts: &[Host]) -> Section 
     let mut section = Section::default();
     let Some(fields) = reader.fields(node, "`queue`", &QUEUE_FIELDS) else { return section };
     section.lost_after_seconds = duration(reader, fields, "lost_after");
+    section.of_all.results = fields.get("results").and_then(|node| results(reader, node));
+    if let Some(users) = fields.get("quotas").and_then(|node| reader.map(node, "`quotas`")) {
+        for (user, node) in users.entries() {
+            let slots = reader.integer(node, &format!("`{}`", user.text), 0..=100_000);
+            section.of_all.quotas.extend(slots.and_then(|slots| Some((user.text.clone(), u32::try_from(slots).ok()?))));
+        }
+    }
     let Some(of_hosts) = fields.get("hosts").and_then(|node| reader.map(node, "`hosts`")) else { return section };
     for (key, node) in of_hosts.entries() {
         let names = || hosts.iter().flat_map(|host| host.groups.iter().chain([&host.name])).map(String::as_str);
@@ -169,6 +196,7 @@ fn policy(section: &Section, host: &Host) -> HostPolicy {
         reach: None,
         address: None,
         jumped: false,
+        environment: None,
     }
 }
 
@@ -230,6 +258,27 @@ queue:
     }
 
     #[test]
+    fn what_holds_for_all_of_it() {
+        let text = "hosts: [desk]\nqueue: {results: /nfs/results/, quotas: {bob: 8, eve: 0}}\n";
+        let fleet = super::super::read("lab.yaml", text).expect("a fleet").fleet;
+        let of_all = of_all("lab.yaml", text, &fleet).expect("a section");
+        assert_eq!(of_all.results.as_deref(), Some("/nfs/results"));
+        assert_eq!(of_all.quotas, [("bob".to_string(), 8), ("eve".to_string(), 0)].into());
+    }
+
+    #[test]
+    fn hosts_have_the_environment_of_their_fleet_and_pools_their_image() {
+        let text = "hosts: [desk]\nenvironment: {conda: jax, modules: [cuda/12], env: {OMP_NUM_THREADS: \"4\"}}\n\
+                    pools: [{name: cloud, slots: 1, kubernetes: {image: i, volumes: [{claim: c, at: /mnt, here: /mnt}]}}]\n";
+        let all = read_all(text).expect("policies");
+        let given = all[0].environment.clone().expect("an environment");
+        assert_eq!((given.setup[1].as_str(), given.conda[1].as_str()), ("module load cuda/12", "conda activate jax"));
+        assert_eq!(given.env.get("OMP_NUM_THREADS").map(String::as_str), Some("4"));
+        assert_eq!((all[1].name.as_str(), &all[1].environment), ("cloud", &None));
+        assert_eq!(read_all("hosts: [desk]\n").expect("policies")[0].environment, None);
+    }
+
+    #[test]
     fn slips_are_shown_where_they_are() {
         for (queue, said) in [
             ("hosts: {dsk: {slots: 1}}", "did you mean `desk`?"),
@@ -237,6 +286,8 @@ queue:
             ("hosts: {desk: {idle: 5m}}", "add `owner: USER`"),
             ("lost_after: soon", "a time such as 60s"),
             ("lost: 5m", "unknown field `lost`"),
+            ("results: nfs/results", "a path that starts with `/`"),
+            ("quotas: {bob: many}", "`bob`"),
         ] {
             let text = format!("hosts: [desk]\nqueue:\n  {queue}\n");
             let shown = super::super::read("lab.yaml", &text).expect_err(queue).to_string();

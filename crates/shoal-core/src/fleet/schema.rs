@@ -98,6 +98,12 @@ fn queue() -> Value {
         "additionalProperties": false,
         "properties": {
             "lost_after": time("A host that is silent for so long is lost: its runs start elsewhere."),
+            "results": path("Where results go, unless a sweep says otherwise: a folder that all hosts see."),
+            "quotas": {
+                "description": "By the name of a user: how many processes they may have at once.",
+                "type": "object",
+                "additionalProperties": number(0),
+            },
             "hosts": {
                 "description": "By the name of a host or a group.",
                 "type": "object",

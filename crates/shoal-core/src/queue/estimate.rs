@@ -21,6 +21,28 @@ pub(in crate::queue) fn ends_at(state: &SweepState, live: &Live, now: Moment) ->
     since.saturating_add(whole).max(now)
 }
 
+/// When a run will be over if it takes as long as others of its sweep; `None`: none of them is over yet, or it does not run.
+pub(in crate::queue) fn run_done_at(state: &SweepState, live: &Live) -> Option<Moment> {
+    let since = live.since.filter(|_| !live.waits())?;
+    // By the clock of its host, which may be behind.
+    let began = live.began.map_or(since, |began| began.max(since));
+    let mean = state.measured.mean_ms()?;
+    Some(began.saturating_add(limit_ms(state).map_or(mean, |limit| limit.min(mean))))
+}
+
+/// The same, by how far it says it is: `progress` from 0 to 1, or `step` of `steps`, or `epoch` of `epochs`. Of the first hundredth nothing follows.
+pub fn by_progress(numbers: &[(String, String)], began: Moment, now: Moment) -> Option<Moment> {
+    const LEAST: f64 = 0.01;
+    let number = |name: &str| numbers.iter().find(|(known, _)| known == name)?.1.trim().parse::<f64>().ok();
+    let ratio = |of: &str, all: &str| Some(number(of)? / number(all).filter(|all| *all > 0.0)?);
+    let done = number("progress").or_else(|| ratio("step", "steps")).or_else(|| ratio("epoch", "epochs"))?;
+    if !(LEAST..=1.0).contains(&done) {
+        return None;
+    }
+    let took = now.saturating_sub(began) as f64;
+    Some(now.saturating_add((took * (1.0 - done) / done) as u64))
+}
+
 /// How long a run of it takes at most, with a margin; `None`: nobody knows.
 pub(in crate::queue) fn at_most_ms(state: &SweepState) -> Option<u64> {
     let careful = state.measured.careful_ms().map(|ms| ms.saturating_mul(2));
@@ -64,4 +86,27 @@ fn left_ms(queue: &Queue, state: &SweepState, now: Moment) -> (u64, u64) {
     lives
         .map(|live| ends_at(state, live, now).saturating_sub(now))
         .fold((0, 0), |(sum, longest), left| (left.saturating_add(sum), left.max(longest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_says_how_far_it_is_is_believed() {
+        let numbers =
+            |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).to_string(), (*v).to_string())).collect::<Vec<_>>();
+        for (said, done_at) in [
+            (&[("progress", "0.25")][..], Some(5_000)),
+            (&[("loss", "3"), ("step", "100"), ("steps", "200")], Some(3_000)),
+            (&[("epoch", "2"), ("epochs", "2")], Some(2_000)),
+            (&[("step", "100")], None),
+            (&[("step", "1"), ("steps", "0")], None),
+            (&[("progress", "0.001")], None),
+            (&[("progress", "1.5")], None),
+            (&[("progress", "NaN")], None),
+        ] {
+            assert_eq!(by_progress(&numbers(said), 1_000, 2_000), done_at, "{said:?}");
+        }
+    }
 }

@@ -1,6 +1,10 @@
 //! What does a machine have, and when may it be used?
 
+use super::work::Start;
+use crate::fleet::Environment;
+use crate::job::Prepare;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What an agent sees on its machine. Sent at hello and whenever it changes, at most every 5 s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +65,52 @@ pub struct HostPolicy {
     /// The daemon gets there through another host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub jumped: bool,
+    /// What every run finds there, as the fleet's file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Box<HostEnvironment>>,
+}
+
+/// A fleet's `environment`, as a host is told it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostEnvironment {
+    pub virtualenv: Option<String>,
+    /// Shell lines by which a conda environment is entered.
+    pub conda: Vec<String>,
+    /// Shell lines before everything else: modules, set-up.
+    pub setup: Vec<String>,
+    pub env: BTreeMap<String, String>,
+}
+
+impl HostEnvironment {
+    /// Nothing if the file says nothing.
+    pub fn of(said: &Environment) -> Option<Box<HostEnvironment>> {
+        let Environment { prepare, env } = said;
+        let conda = Prepare { conda: prepare.conda.clone(), ..Prepare::default() }.lines();
+        let setup = Prepare { virtualenv: None, conda: None, ..prepare.clone() }.lines();
+        let it = HostEnvironment { virtualenv: prepare.virtualenv.clone(), conda, setup, env: env.clone() };
+        (it != HostEnvironment::default()).then(|| Box::new(it))
+    }
+
+    /// A run finds it, too; where its sweep says otherwise, the sweep counts. A Python of its own (virtualenv, lock file) keeps the fleet's away.
+    pub fn give(&self, start: &mut Start) {
+        let mut lines = self.setup.clone();
+        if start.virtualenv.is_none() && start.requirements.is_none() {
+            start.virtualenv.clone_from(&self.virtualenv);
+            lines.extend(self.conda.iter().cloned());
+        }
+        lines.append(&mut start.setup);
+        start.setup = lines;
+        let is_new = |name: &String| !start.env.iter().any(|(known, _)| known == name);
+        let mut env: Vec<(String, String)> = self
+            .env
+            .iter()
+            .filter(|(name, _)| is_new(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        env.append(&mut start.env);
+        start.env = env;
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@
 //! | `results/` | what came out: table, CSV, JSON, plot, progress |
 
 pub mod cells;
-mod estimate;
+pub mod estimate;
 pub mod event;
 pub mod grid;
 pub mod host;

@@ -247,6 +247,9 @@ pub struct RunRow {
     /// It was told to end, and has not yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopping: bool,
+    /// While it runs: when it will probably be over, by what it says itself, else by what others of its sweep took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_at: Option<Moment>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -285,4 +288,7 @@ pub struct HostRow {
     /// Why it is not there, or what troubles it, in its own words or those of ssh.
     #[serde(default)]
     pub problem: Option<String>,
+    /// The fleet's file says which environment runs find there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prepared: bool,
 }

@@ -54,6 +54,7 @@ pub(crate) fn policy(name: &str) -> HostPolicy {
         reach: None,
         address: None,
         jumped: false,
+        environment: None,
     }
 }
 

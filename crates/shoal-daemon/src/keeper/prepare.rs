@@ -3,7 +3,7 @@
 //! They travel in an environment variable and not in argv: setup lines may export secrets (SEC-2). Before each step its
 //! number goes to descriptor 9, so that a failure can be named; `ok` means that the program's turn has come.
 
-use shoal_core::job::Prepare;
+use shoal_core::job::{FIND_CONDA, FIND_MODULE, Prepare};
 
 /// Where the wrapper finds the lines.
 pub const VARIABLE: &str = "SHOAL_PREPARE";
@@ -16,19 +16,6 @@ pub struct Script {
     pub lines: String,
     pub steps: Vec<String>,
 }
-
-const FIND_MODULE: &str = r#"if ! command -v module >/dev/null 2>&1; then
-  for shoal_f in "${MODULESHOME:-/nowhere}/init/sh" /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/sh /usr/share/Modules/init/sh /usr/share/modules/init/sh; do
-    if [ -r "$shoal_f" ]; then . "$shoal_f"; break; fi
-  done
-fi
-command -v module >/dev/null 2>&1 || { echo "shoal: this host has no 'module' command" >&2; exit 127; }"#;
-
-const FIND_CONDA: &str = r#"shoal_c=$(command -v conda 2>/dev/null) || shoal_c=${CONDA_EXE:-}
-for shoal_f in "${shoal_c%/*/conda}" "$HOME/miniconda3" "$HOME/miniforge3" "$HOME/mambaforge" "$HOME/anaconda3" /opt/conda /opt/miniconda3 /opt/miniforge3 /opt/anaconda3; do
-  if [ -r "$shoal_f/etc/profile.d/conda.sh" ]; then . "$shoal_f/etc/profile.d/conda.sh"; shoal_c=found; break; fi
-done
-[ "$shoal_c" = found ] || { echo "shoal: no conda on this host: not in PATH, CONDA_EXE, ~/miniconda3, ~/miniforge3, ~/anaconda3 or /opt" >&2; exit 127; }"#;
 
 /// Nothing if no shell is needed.
 pub fn script(prepare: &Prepare) -> Option<Script> {
@@ -47,7 +34,7 @@ pub fn script(prepare: &Prepare) -> Option<Script> {
         script.step(format!("`conda activate {env}`"), &format!("conda activate {}", quote(env)));
     }
     for (i, line) in prepare.setup.iter().enumerate() {
-        script.step(format!("setup line {}, `{line}`,", i + 1), line);
+        script.step(format!("setup line {}, `{}`,", i + 1, line.lines().next().unwrap_or_default()), line);
     }
     script.lines.push_str("set +e\n");
     Some(script)

@@ -78,6 +78,11 @@ impl Store {
         self.root.join("tokens.json")
     }
 
+    /// What the file of the fleet said of the queue as a whole, for daemons that are started without one.
+    pub fn settings(&self) -> PathBuf {
+        self.root.join("settings.json")
+    }
+
     pub fn log(&self) -> PathBuf {
         self.root.join("daemon.log")
     }

@@ -53,6 +53,7 @@ What a fleet file can say for the queue, beside what `shoal run` reads, is its s
   queue:
     lost_after: 10m                  # a host silent for so long is lost; its runs start elsewhere
     results: /nfs/results            # where results go, unless a sweep says otherwise
+    quotas: {bob: 8}                 # processes at once, at most
     hosts:
       big: {slots: 8, cpus: 32, memory: 64GiB}
       desk: {owner: alice, idle: 15m, grace: 60s}

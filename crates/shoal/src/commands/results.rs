@@ -6,11 +6,12 @@ use crate::exit::Exit;
 use crate::queue::connect::{Queue, Start};
 use crate::queue::dry_run::count;
 use crate::queue::snapshot::plainly;
-use crate::queue::{table, target};
+use crate::queue::wait::counts;
+use crate::queue::{table, target, times};
 use serde_json::{Map, Value as Json, json};
-use shoal_core::queue::Target;
-use shoal_core::queue::request::{Answer, Request, ResultRow};
+use shoal_core::queue::request::{Answer, Request, ResultRow, SweepRow};
 use shoal_core::queue::results::{Choice, plot};
+use shoal_core::queue::{Moment, Target};
 use std::process::ExitCode;
 
 /// Runs in one answer.
@@ -21,6 +22,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let target = target::find(&mut queue, &args.sweep)?;
     let sweep = target::name_of(&target).to_string();
     let (names, mut rows) = all(&mut queue, &sweep)?;
+    let row = queue.sweep(&sweep)?;
     rows.retain(|row| match &target {
         Target::Sweep(_) => true,
         Target::Cell(_, cell) => row.run.cell == *cell,
@@ -28,7 +30,10 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     });
     if args.json {
         let objects: Vec<Json> = rows.iter().map(object).collect();
-        crate::say::line(json!({ "sweep": sweep, "names": names, "total": rows.len(), "rows": objects }));
+        let wanted = u64::from(row.cells) * u64::from(row.reps);
+        crate::say::line(json!({
+            "sweep": sweep, "names": names, "total": rows.len(), "wanted": wanted, "done_at": row.done_at, "rows": objects,
+        }));
         return Ok(Exit::Success.into());
     }
     if rows.is_empty() && args.svg.is_none() && !args.csv {
@@ -48,7 +53,20 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let choice = Choice { runs, all_parameters: args.csv, columns: args.columns.clone(), sort: args.sort.clone() };
     let shown = shoal_core::queue::results::table(&rows, &choice).map_err(NotBegun::Wrong)?;
     crate::say::out(if args.csv { shown.csv() } else { shown.text(table::width()) });
+    if let (Some(rest), Target::Sweep(_)) = (missing(&row, times::now()), &target) {
+        eprintln!("shoal results: {rest}");
+    }
     Ok(Exit::Success.into())
+}
+
+/// Means of half a sweep look like those of all of it.
+fn missing(row: &SweepRow, now: Moment) -> Option<String> {
+    if row.finished >= u64::from(row.cells) * u64::from(row.reps) {
+        return None;
+    }
+    let left = times::left(row.done_at, now);
+    let left = if left.is_empty() { left } else { format!("; about {left} left") };
+    Some(format!("{} is not complete: {}{left}", row.name, counts(row)))
 }
 
 /// A run as programs read it: names and values, and numbers where metrics are numbers.

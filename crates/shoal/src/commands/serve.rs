@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::queue::connect::{self, Queue};
 use crate::queue::reach::{Ssh, write_way};
 use crate::queue::unit;
-use shoal_core::fleet::queue;
+use shoal_core::fleet::queue::{self, OfAll};
 use shoal_core::queue::host::HostPolicy;
 use shoal_core::queue::request::Request;
 use shoal_daemon::queue::places::Store;
@@ -35,10 +35,13 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     options.names = args.name.iter().cloned().collect();
     options.auto = args.auto;
     options.foreground = !args.auto;
-    options.hosts = match &args.fleet {
-        Some(file) => policies(file)?,
-        None => Vec::new(),
-    };
+    if let Some(file) = &args.fleet {
+        let (hosts, of_all) = said(file)?;
+        if let Some(folder) = of_all.results.as_deref() {
+            super::sweep::look_at_results("shoal serve", folder)?;
+        }
+        (options.hosts, options.of_all) = (hosts, Some(of_all));
+    }
     // Held as long as we serve: who finds no daemon meanwhile waits for this one, instead of starting another in its place.
     let _starting = if args.auto { None } else { take_over(&options.store)? };
     let ended = serve::main(options, Ssh::new());
@@ -94,13 +97,16 @@ fn stop(args: &Args, store: &Store) -> Result<ExitCode, NotBegun> {
     Ok(Exit::Success.into())
 }
 
-fn policies(file: &Path) -> Result<Vec<HostPolicy>, NotBegun> {
+/// What a fleet file says of its hosts, and of the queue as a whole.
+fn said(file: &Path) -> Result<(Vec<HostPolicy>, OfAll), NotBegun> {
     let fleet = fleet_file::read(file).map_err(NotBegun::Wrong)?;
     let text = fleet_file::text_of(file).map_err(NotBegun::Wrong)?;
-    let found = queue::policies(&file.display().to_string(), &text, &fleet, write_way);
+    let name = file.display().to_string();
+    let found = queue::policies(&name, &text, &fleet, write_way);
     let policies = found.map_err(|errors| NotBegun::Wrong(errors.to_string()))?;
+    let of_all = queue::of_all(&name, &text, &fleet).map_err(|errors| NotBegun::Wrong(errors.to_string()))?;
     if policies.is_empty() {
         return Err(NotBegun::Wrong(format!("{} has no host with slots, and no pool", file.display())));
     }
-    Ok(policies)
+    Ok((policies, of_all))
 }

@@ -57,8 +57,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let owner = queue.user().to_string();
     let mut sweep = draft.into_sweep(Submission { name, owner, trees, requirements, provenance });
     inherit::from_here(&mut queue, &mut sweep.command)?;
-    if queue.is_local() {
-        look_at_results(sweep.rules.results.as_deref())?;
+    if let Some(folder) = sweep.rules.results.as_deref().filter(|_| queue.is_local()) {
+        look_at_results("shoal sweep", folder)?;
     }
     let name = sweep.name.clone();
     say(args, &submit(&mut queue, sweep)?);
@@ -83,14 +83,16 @@ fn on_pools(sweep: &Sweep, file: &Path) -> Result<String, NotBegun> {
 }
 
 /// A folder that only the hosts have is fine; one that nobody has keeps results waiting, which is better said now.
-fn look_at_results(folder: Option<&str>) -> Result<(), NotBegun> {
-    let Some(folder) = folder.filter(|folder| folder.starts_with('/')) else { return Ok(()) };
+pub fn look_at_results(program: &str, folder: &str) -> Result<(), NotBegun> {
+    if !folder.starts_with('/') {
+        return Ok(());
+    }
     match std::fs::metadata(folder) {
         Ok(about) if !about.is_dir() => Err(no_folder(folder)),
         Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(no_folder(folder)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             eprintln!(
-                "shoal sweep: {folder} is not there on this machine; where a host does not have it, results wait there until it does"
+                "{program}: {folder} is not there on this machine; where a host does not have it, results wait there until it does"
             );
             Ok(())
         }

@@ -23,11 +23,15 @@ pub fn from_here(queue: &mut Queue, command: &mut Command) -> Result<(), NotBegu
     Ok(())
 }
 
-/// Whether this machine is all the queue has.
+/// Whether this machine is all the queue has, and nobody said what runs find there.
 fn is_alone(queue: &mut Queue) -> Result<bool, NotBegun> {
     if !queue.is_local() {
         return Ok(false);
     }
     let hosts = queue.hosts()?;
+    // What the fleet's file says of it is what people mean, not what this shell happens to have.
+    if hosts.iter().any(|host| host.prepared) {
+        return Ok(false);
+    }
     Ok(hosts.iter().all(|host| host.name == shoal_daemon::proc::node_name() || host.name == "localhost"))
 }

@@ -3,7 +3,7 @@
 use super::dry_run::shown;
 use super::table::{self, Column, left, right};
 use super::times;
-use crate::launch::screen::size;
+use crate::launch::screen::{fold, size};
 use shoal_core::fleet::pool::{ANY_CPUS, ANY_MEMORY};
 use shoal_core::queue::Moment;
 use shoal_core::queue::host::Gpu;
@@ -61,6 +61,7 @@ pub fn runs(rows: &[RunRow], now: Moment, width: usize) -> String {
         left("STATE", 0, 60),
         left("HOST", 2, 30),
         left("TIME", 3, 20),
+        left("LEFT", 3, 20),
         right("TRY", 5),
         left("PARAMETERS", 1, 60),
         left("METRICS", 4, 60),
@@ -78,6 +79,7 @@ pub fn runs(rows: &[RunRow], now: Moment, width: usize) -> String {
                 (began, None) => times::since(began, now),
                 (None, Some(_)) => String::new(),
             },
+            times::left(row.done_at.filter(|_| row.state == RunState::Running), now),
             if row.attempt > 1 { row.attempt.to_string() } else { String::new() },
             parameters.join(" "),
             metrics.join(" "),
@@ -151,7 +153,15 @@ pub fn hosts(rows: &[HostRow], now: Moment, width: usize) -> String {
             of(facts.map(|facts| people(&facts.users, facts.idle_seconds))),
         ]
     });
-    table::render(&columns, &cells.collect::<Vec<_>>(), width)
+    let mut out = table::render(&columns, &cells.collect::<Vec<_>>(), width);
+    // What is wrong with a host is what people look for: it is said whole, if not in its column.
+    for (row, state) in rows.iter().map(|row| (row, table::flat(&host_state(row, now)))) {
+        if !out.contains(&state) {
+            out.push_str(&fold(&format!("{}: {state}", row.name), "    ", width));
+            out.push('\n');
+        }
+    }
+    out
 }
 
 fn host_state(row: &HostRow, now: Moment) -> String {
@@ -247,7 +257,11 @@ mod tests {
             metrics: vec![("loss".into(), "0.5".into())],
             trouble: None,
             stopping: false,
+            done_at: Some(190_000),
         };
+        let goes_on = RunRow { state: RunState::Running, ending: None, ended: None, ..run.clone() };
+        let text = runs(&[goes_on], 100_000, 200);
+        assert!(text.contains("  TIME        LEFT  ") && text.contains("  1 min 39 s  1 min 30 s  "), "{text}");
         let ending = RunRow { state: RunState::Running, ending: None, stopping: true, ..run.clone() };
         assert!(runs(&[ending], 0, 200).contains("mlp:3.1  stopping  node1"));
         let waits = RunRow {
@@ -297,12 +311,21 @@ mod tests {
             slots: 8,
             heard: Some(0),
             problem: None,
+            prepared: false,
         };
-        let text = hosts(&[host], 0, 300);
+        let text = hosts(std::slice::from_ref(&host), 0, 300);
         let last = text.lines().last().expect("a line");
         assert_eq!(
             last,
             "desk  up; drained: its owner is back   0/8     8   1.2  16.0 GB  2 x RTX 3090, 1 used by others  bob (idle 30 s)"
         );
+        // What does not fit beside the others is there all the same.
+        let why =
+            "ssh cannot log in as lab: Permission denied (publickey,password); add your key to its authorized_keys";
+        let away = HostRow { connected: false, heard: None, drained: None, problem: Some(why.into()), ..host };
+        let text = hosts(&[away], 0, 60);
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&text).contains(&format!("desk: never heard of; {why}")), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 }

@@ -24,6 +24,8 @@ pub(in crate::queue) enum Closed {
     Quota {
         user: String,
         slots: u32,
+        /// What one run takes of them.
+        ranks: u32,
     },
 }
 
@@ -50,5 +52,5 @@ pub(in crate::queue) fn closed(queue: &Queue, state: &SweepState, now: Moment) -
 pub(in crate::queue) fn quota(queue: &Queue, user: u32, held: u32, ranks: u32) -> Option<Closed> {
     let user = queue.users.get(user as usize)?;
     let slots = user.quota?;
-    (held.saturating_add(ranks) > slots).then(|| Closed::Quota { user: user.name.clone(), slots })
+    (held.saturating_add(ranks) > slots).then(|| Closed::Quota { user: user.name.clone(), slots, ranks })
 }

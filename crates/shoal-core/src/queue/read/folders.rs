@@ -4,7 +4,7 @@ use super::Folder;
 use super::fields::texts;
 use crate::document::node::{Node, Value};
 use crate::document::reader::{Fields, Reader};
-use crate::quote::quote;
+use crate::job::Prepare;
 
 pub const ENVIRONMENT_FIELDS: [&str; 5] = ["virtualenv", "conda", "modules", "setup", "requirements"];
 pub const FOLDER_FIELDS: [&str; 3] = ["path", "at", "ignore"];
@@ -123,18 +123,15 @@ fn on_hosts(reader: &mut Reader, node: &Node, what: &str) -> Option<String> {
 fn environment(reader: &mut Reader, node: &Node, folders: &mut Folders) {
     let Some(fields) = reader.fields(node, "`environment`", &ENVIRONMENT_FIELDS) else { return };
     folders.virtualenv = fields.get("virtualenv").and_then(|node| on_hosts(reader, node, "`virtualenv`"));
-    let modules = fields.get("modules").map(|node| texts(reader, node, "`modules`", "modules")).unwrap_or_default();
-    folders.setup.extend(modules.iter().map(|module| format!("module load {}", quote(module))));
-    if let Some(name) = fields.get("conda").and_then(|node| reader.text(node, "`conda`")) {
-        folders.setup.push(r#". "$(conda info --base)/etc/profile.d/conda.sh""#.into());
-        folders.setup.push(format!("conda activate {}", quote(name)));
-    }
     if let (Some(_), Some(at)) = (fields.get("virtualenv"), fields.key("conda")) {
         reader.report(reader.at(at, "both `virtualenv` and `conda` are given").help("keep the one you use"));
     }
-    folders
-        .setup
-        .extend(fields.get("setup").map(|node| texts(reader, node, "`setup`", "shell lines")).unwrap_or_default());
+    let mut list = |field: &str, what: &str| {
+        fields.get(field).map(|node| texts(reader, node, &format!("`{field}`"), what)).unwrap_or_default()
+    };
+    let (modules, setup) = (list("modules", "modules"), list("setup", "shell lines"));
+    let conda = fields.get("conda").and_then(|node| reader.text(node, "`conda`")).map(Into::into);
+    folders.setup = Prepare { virtualenv: None, conda, modules, setup }.lines();
     folders.requirements =
         fields.get("requirements").and_then(|node| reader.text(node, "`requirements`")).map(Into::into);
 }

@@ -31,6 +31,7 @@ pub use fields::FIELDS;
 pub use folders::{ENVIRONMENT_FIELDS, FOLDER_FIELDS};
 pub use json::from_json;
 pub use needs::RESOURCES_FIELDS;
+pub(crate) use needs::results;
 
 use super::sweep::{Axes, Command, Pass, Provenance, Rules, SWEEP_VERSION, Sweep, Wants};
 use super::work::Tree;

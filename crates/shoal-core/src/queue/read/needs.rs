@@ -117,7 +117,7 @@ fn signed(reader: &mut Reader, node: &Node, what: &str, least: i32, most: i32) -
 }
 
 /// Hosts put results there: a relative path would be another folder on each, and `~` another for each user.
-fn results(reader: &mut Reader, node: &Node) -> Option<String> {
+pub fn results(reader: &mut Reader, node: &Node) -> Option<String> {
     let text = reader.text(node, "`results`")?;
     if text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..") {
         return Some(text.trim_end_matches('/').into());

@@ -68,7 +68,12 @@ source: {ignore: ["*.ckpt"]}
     assert_eq!((draft.rules.stop_after_failures, draft.rules.fatal_codes.as_slice()), (u32::MAX, &[3][..]));
     assert_eq!(draft.rules.results.as_deref(), Some("/media/research_data/mlp"));
     assert_eq!(draft.env.get("N").map(String::as_str), Some("2"));
-    assert_eq!(draft.setup, ["module load cuda/12", "ulimit -n 100"]);
+    assert_eq!(draft.setup[1..], ["module load cuda/12", "ulimit -n 100"]);
+    assert!(
+        draft.setup[0].contains("/etc/profile.d/modules.sh"),
+        "`module` is a function of login shells: {:?}",
+        draft.setup[0]
+    );
     assert_eq!(
         (draft.virtualenv.as_deref(), draft.requirements.as_deref()),
         (Some("~/venv"), Some("requirements.lock"))

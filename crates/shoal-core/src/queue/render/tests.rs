@@ -219,3 +219,42 @@ fn yaml_of_old_readers_is_heeded() {
     }
     assert_eq!(text::param2val(&sweep::Config::new()), "{}\n");
 }
+
+/// What the fleet's file says of its hosts is there for every run, and what the sweep says counts.
+#[test]
+fn the_fleets_environment_is_under_the_sweeps() {
+    use crate::queue::host::HostEnvironment;
+    let fleet = crate::fleet::read(
+        "lab.yaml",
+        "hosts: [hebb]\nenvironment: {virtualenv: /opt/lab, setup: [. /opt/env.sh], env: {A: fleet, B: fleet, CUDA_VISIBLE_DEVICES: '0'}}\n",
+    );
+    let environment = HostEnvironment::of(&fleet.expect("a fleet").fleet.environment).expect("an environment");
+    // The kept sample (WIRE-1).
+    let text = r#"{"virtualenv":"/opt/lab","conda":[],"setup":[". /opt/env.sh"],"env":{"A":"fleet","B":"fleet","CUDA_VISIBLE_DEVICES":"0"}}"#;
+    assert_eq!(serde_json::to_string(&environment).expect("JSON"), text);
+    assert_eq!(serde_json::from_str::<HostEnvironment>(text).expect("an environment"), *environment);
+    let given = |text: &str| {
+        let mut start = start_of(text, 0, 0);
+        environment.give(&mut start);
+        start
+    };
+    let plain = given("command: train\nenv: {B: sweep}\n");
+    assert_eq!(
+        (plain.virtualenv.as_deref(), plain.setup.as_slice()),
+        (Some("/opt/lab"), &[". /opt/env.sh".to_string()][..])
+    );
+    assert_eq!((variable(&plain, "A"), variable(&plain, "B")), (Some("fleet"), Some("sweep")));
+    assert_eq!(variable(&plain, "CUDA_VISIBLE_DEVICES"), Some(""), "PLAN-2: devices are the queue's to give");
+    let own = given("command: train\nenvironment: {virtualenv: ~/mine, setup: [ulimit -n 9]}\n");
+    assert_eq!(own.virtualenv.as_deref(), Some("~/mine"));
+    assert_eq!(own.setup, [". /opt/env.sh", "ulimit -n 9"]);
+
+    let fleet = crate::fleet::read("lab.yaml", "hosts: [hebb]\nenvironment: {conda: jax}\n");
+    let conda = HostEnvironment::of(&fleet.expect("a fleet").fleet.environment).expect("an environment");
+    let mut start = start_of("command: train\n", 0, 0);
+    conda.give(&mut start);
+    assert_eq!(start.setup.last().map(String::as_str), Some("conda activate jax"));
+    let mut own = start_of("command: train\nenvironment: {virtualenv: ~/mine}\n", 0, 0);
+    conda.give(&mut own);
+    assert_eq!(own.setup, Vec::<String>::new(), "another Python would go before the sweep's own");
+}

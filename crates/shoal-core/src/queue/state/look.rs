@@ -36,6 +36,11 @@ impl Queue {
         Some(&self.sweeps.get(&self.sweep_key(name)?)?.sweep)
     }
 
+    /// Users with a bound on their processes.
+    pub fn quotas(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.users.iter().filter_map(|user| Some((user.name.as_str(), user.quota?)))
+    }
+
     /// In the order of their submission.
     pub fn sweep_names(&self) -> impl Iterator<Item = &str> {
         self.sweeps.values().map(|state| state.sweep.name.as_str())

@@ -93,6 +93,7 @@ impl Queue {
             metrics: Vec::new(),
             trouble: None,
             stopping: live.is_some_and(|live| live.asked || live.stopping.is_some()),
+            done_at: live.and_then(|live| estimate::run_done_at(state, live)),
         })
     }
 
@@ -107,6 +108,7 @@ impl Queue {
             slots: host.slots_shown(),
             heard: host.heard,
             problem: None,
+            prepared: host.policy.environment.is_some(),
         };
         let mut rows: Vec<HostRow> = self.hosts.values().map(row).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));

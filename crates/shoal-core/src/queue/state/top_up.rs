@@ -76,6 +76,7 @@ pub fn changes(old: &Sweep, new: &Sweep) -> Vec<&'static str> {
         ("source or data", old.trees != new.trees),
         ("environment variables", old.env != new.env),
         ("the Python environment", old.virtualenv != new.virtualenv || old.requirements != new.requirements),
+        ("lines of set-up", old.setup != new.setup),
     ];
     all.into_iter().filter_map(|(what, differs)| differs.then_some(what)).collect()
 }

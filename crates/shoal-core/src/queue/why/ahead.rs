@@ -29,7 +29,10 @@ impl<'q> Ahead<'q> {
                     let other = queue.sweeps.get(other)?;
                     // Who cannot start is in nobody's way.
                     let asker = Asker { state: other, need: Need::of(other), avoid: None, ends: None };
-                    let open = gate::closed(queue, other, now).is_none() && hosts::none_would(queue, &asker).is_none();
+                    let held = queue.users.get(other.user as usize).map_or(0, |user| user.held);
+                    let open = gate::closed(queue, other, now).is_none()
+                        && gate::quota(queue, other.user, held, asker.need.ranks).is_none()
+                        && hosts::none_would(queue, &asker).is_none();
                     open.then(|| (other, other.runs.count(State::Waiting)))
                 }));
             }

@@ -12,10 +12,7 @@ pub(super) fn none_would(queue: &Queue, asker: &Asker) -> Option<Reason> {
     let sweep = &asker.state.sweep;
     let need = &asker.need;
     if queue.hosts.is_empty() {
-        return Some(reason(
-            "no_hosts",
-            "the queue has no hosts; `shoal hosts` shows them, `shoal up` adds those of a fleet",
-        ));
+        return Some(reason("no_hosts", "the queue has no hosts; `shoal serve -f FLEET` adds those of a fleet file"));
     }
     let among: Vec<(u32, &HostState)> = all(queue).filter(|(_, host)| host.is_among(&sweep.wants.on)).collect();
     if among.is_empty() {

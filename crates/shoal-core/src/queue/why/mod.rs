@@ -212,10 +212,19 @@ fn said(closed: Closed, name: &str) -> Reason {
             let why = reason("waits_for_sweep", text);
             if moves { why } else { forever(why) }
         }
-        Closed::Quota { user, slots } => {
-            reason("quota", format!("{user} may have {slots} processes at once, and has them"))
+        Closed::Quota { user, slots: 0, .. } => forever(reason("quota", format!("{user} may have no processes here"))),
+        Closed::Quota { user, slots, ranks } if ranks > slots => {
+            let text = format!("{user} may have {} at once, and one run of it has {ranks}", processes(slots));
+            forever(reason("quota", text))
+        }
+        Closed::Quota { user, slots, .. } => {
+            reason("quota", format!("{user} may have {} at once, and has them", processes(slots)))
         }
     }
+}
+
+fn processes(n: u32) -> String {
+    if n == 1 { "1 process".into() } else { format!("{n} processes") }
 }
 
 #[cfg(test)]

@@ -59,6 +59,19 @@ fn who_can_never_start_is_before_nobody() {
     assert_eq!(row.code, "hosts_busy", "{}", row.reason);
 }
 
+#[test]
+fn who_has_all_of_their_quota_is_before_nobody() {
+    let mut bench = Bench::with(&[("a", 2)]);
+    bench.apply(Event::QuotaSet { at: 0, user: "bob".into(), slots: Some(1) });
+    bench.submit(sweep("first", "bob", 4, 1));
+    bench.submit(sweep("s", "ann", 4, 1));
+    bench.go();
+    let of = |name: &str| bench.queue.sweep_row(name, bench.now).expect("a row").running;
+    assert_eq!((of("first"), of("s")), (1, 1));
+    let row = ask(&bench, "s:2.0");
+    assert_eq!(row.code, "hosts_busy", "{}", row.reason);
+}
+
 /// What only people can change is told from what passes by itself.
 #[test]
 fn a_sweep_after_one_that_failed_waits_for_ever() {
@@ -128,6 +141,25 @@ fn hosts_that_take_nothing_say_why() {
     let mut bench = Bench::new();
     bench.apply(Event::HostAdded { at: 0, policy: policy("a") });
     assert_eq!(told(&mut bench, |_| {}).0, "host_silent");
+}
+
+/// Nobody has those processes: it is no line that one stands in.
+#[test]
+fn a_quota_that_one_run_exceeds_is_for_ever() {
+    let mut bench = Bench::with(&[("a", 8)]);
+    for (slots, ranks, words, forever) in [
+        (0, 1, "ann may have no processes here", true),
+        (2, 4, "may have 2 processes at once, and one run of it has 4", true),
+        (2, 2, "may have 2 processes at once, and has them", false),
+    ] {
+        bench.apply(Event::QuotaSet { at: 0, user: "ann".into(), slots: Some(slots) });
+        let name = format!("s{slots}{ranks}");
+        bench.submit(wanting(&name, |it| it.wants.ranks = ranks));
+        bench.go();
+        let row = ask(&bench, &name);
+        assert_eq!((row.code.as_str(), row.forever), ("quota", forever), "{}", row.reason);
+        assert!(row.reason.contains(words), "{}", row.reason);
+    }
 }
 
 #[test]

@@ -130,6 +130,7 @@ impl Session<'_> {
             Request::Hello { .. } => refused("hello was said already", ""),
             Request::Submit { mut sweep } => {
                 // Here and not in the loop: a drive that hangs holds this client alone.
+                sweep.rules.results = sweep.rules.results.take().or_else(|| self.shared.of_all.results.clone());
                 let folder = sweep.rules.results.as_deref().map(Path::new);
                 sweep.rules.results_mark = folder.and_then(mark::leave);
                 self.ask(Request::Submit { sweep })

@@ -15,6 +15,7 @@
 //! | `hosts`, `plan` | what changes when hosts come, speak and go; how decisions become orders |
 //! | `live`, `troubles` | what is known of live runs beside the journal; what is wrong on hosts |
 //! | `full` | what if nothing can be written |
+//! | `settings` | what holds for the queue as a whole |
 //! | `leave` | when it ends |
 //! | `line/`, `reach`, `here` | the lines to hosts |
 //! | `logs`, `results` | output and results on their way |
@@ -36,6 +37,7 @@ mod options;
 mod plan;
 pub(super) mod reach;
 mod results;
+mod settings;
 pub(super) mod shared;
 mod troubles;
 pub(super) mod turn;
@@ -56,6 +58,7 @@ use log::Log;
 use message::{INBOX, Message};
 use shared::Shared;
 use shoal_core::queue::event::Event;
+use shoal_core::queue::host::HostPolicy;
 use shoal_core::queue::request::{Answer, Role};
 use shoal_core::queue::state::Queue;
 use std::fs;
@@ -119,6 +122,8 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
     });
     let count = count.map_err(|e| tell(e.into()))?;
     log.say(format!("serves {root}: {count} events read in {} ms", began.elapsed().as_millis()));
+    let of_all = settings::settle(&store, options.of_all.clone())
+        .map_err(|e| tell(ServeError::new(format!("{}: {e}", store.settings().display()))))?;
     let tokens = Tokens::load(&store.tokens()).map_err(|e| tell(ServeError::new(e.to_string())))?;
     sweep_out(&store.incoming());
     let (inbox, messages) = sync_channel(INBOX);
@@ -132,6 +137,7 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
         logs: logs::LogHub::default(),
         publish,
         tokens: Mutex::new(tokens),
+        of_all,
         clients: AtomicUsize::new(0),
         store: store.clone(),
     });
@@ -221,10 +227,28 @@ impl Daemon {
         if hosts.is_empty() && self.queue.hosts().next().is_none() {
             hosts.push(this_machine());
         }
+        let shared = self.shared.clone();
+        self.set_quotas(&shared.of_all, turn);
         let caller = Caller { user: "the command line".into(), role: Role::Admin, token: None };
-        match self.add_hosts(&caller, hosts, turn) {
-            Answer::Refused { why, hint } => Err(ServeError::Broken { what: why, hint }),
-            _ => Ok(()),
+        if let Answer::Refused { why, hint } = self.add_hosts(&caller, hosts, turn) {
+            return Err(ServeError::Broken { what: why, hint });
+        }
+        self.say_others();
+        Ok(())
+    }
+}
+
+impl Daemon {
+    /// Who was a host before and is in the file no more takes runs all the same: whoever wrote the file may think otherwise.
+    fn say_others(&self) {
+        let said = |policy: &HostPolicy| {
+            self.options.hosts.iter().any(|host| host.reach == policy.reach || host.name == policy.name)
+        };
+        let others = self.queue.hosts().filter(|policy| policy.reach.is_some() && !said(policy));
+        let names: Vec<&str> = others.map(|policy| policy.name.as_str()).collect();
+        if !names.is_empty() && !self.options.hosts.is_empty() {
+            let names = names.join(", ");
+            self.shared.log.say(format!("also hosts, from before: {names}; `shoal hosts --remove HOST` takes one out"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How is a daemon to be?
 
 use crate::queue::places::Store;
+use shoal_core::fleet::queue::OfAll;
 use shoal_core::queue::host::{HostPolicy, Reached};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Options {
     pub idle: Duration,
     /// Hosts that are to be there, beside those that the journal knows; a host of the same name gets the new policy.
     pub hosts: Vec<HostPolicy>,
+    /// What holds for the queue as a whole; `None`: what the last daemon was told.
+    pub of_all: Option<OfAll>,
     /// The program that agents of this machine are started from; its first words are `host agent`.
     pub program: PathBuf,
     /// Also to stderr what goes to daemon.log.
@@ -36,6 +39,7 @@ impl Options {
             auto: false,
             idle: Duration::from_secs(600),
             hosts: Vec::new(),
+            of_all: None,
             program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("shoal")),
             foreground: false,
         }
@@ -56,5 +60,6 @@ pub fn this_machine() -> HostPolicy {
         reach: Some(Reached::Here),
         address: None,
         jumped: false,
+        environment: None,
     }
 }

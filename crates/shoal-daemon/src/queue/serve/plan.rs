@@ -51,6 +51,9 @@ impl Daemon {
         if let Some(origin) = &mut start.origin {
             origin.diff = origin.diff.take().filter(|digest| self.shared.trees.has(digest));
         }
+        if let Some(environment) = self.queue.host(host).and_then(|(policy, _)| policy.environment.as_ref()) {
+            environment.give(&mut start);
+        }
         start.guarded = self.queue.was_felled(&live.attempt.run);
         Ok(start)
     }

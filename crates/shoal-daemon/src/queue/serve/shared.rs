@@ -8,6 +8,7 @@ use super::results::Job;
 use crate::queue::door::Tokens;
 use crate::queue::places::Store;
 use crate::queue::trees::Trees;
+use shoal_core::fleet::queue::OfAll;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::SyncSender;
@@ -23,6 +24,8 @@ pub struct Shared {
     /// Results that came whole and have to be unpacked.
     pub publish: SyncSender<Job>,
     pub tokens: Mutex<Tokens>,
+    /// What holds for the queue as a whole.
+    pub of_all: OfAll,
     /// Connections of clients.
     pub clients: AtomicUsize,
 }

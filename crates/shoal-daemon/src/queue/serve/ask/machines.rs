@@ -55,6 +55,7 @@ impl Daemon {
             return refused(format!("a queue has at most {MOST} hosts"), "");
         }
         for policy in policies {
+            let policy = self.once(policy);
             if self.queue.host(&policy.name).is_none_or(|(known, _)| *known != policy) {
                 self.shared.log.say(format!("{} adds host {}", by.user, policy.name));
                 self.note(turn, Event::HostAdded { at: turn.now, policy });
@@ -62,6 +63,19 @@ impl Daemon {
         }
         self.see_to_dialers();
         Answer::Done
+    }
+
+    /// This machine is one host, whatever it is called: two agents of one store would send each other away for ever. What it was called first stays
+    /// its name, since runs and their output are known by it; the new one is a group.
+    fn once(&self, policy: HostPolicy) -> HostPolicy {
+        let is_here = |policy: &HostPolicy| policy.reach == Some(Reached::Here);
+        let known = self.queue.hosts().find(|known| is_here(known) && known.name != policy.name);
+        let Some(known) = known.filter(|_| is_here(&policy) && self.queue.host(&policy.name).is_none()) else {
+            return policy;
+        };
+        let mut groups = policy.groups;
+        groups.push(policy.name);
+        HostPolicy { name: known.name.clone(), groups, ..policy }
     }
 
     pub(super) fn remove_host(&mut self, by: &Caller, name: &str, lost: bool, turn: &mut Turn) -> Answer {

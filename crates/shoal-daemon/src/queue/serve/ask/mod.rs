@@ -43,7 +43,7 @@ impl Daemon {
             Request::AddHosts { policies } => self.add_hosts(by, policies, turn),
             Request::RemoveHost { name, lost } => self.remove_host(by, &name, lost, turn),
             Request::Sweeps { all } => self.sweeps(all, now),
-            Request::Runs { filter, from, limit } => self.runs(&filter, from, limit),
+            Request::Runs { filter, from, limit } => self.runs(&filter, from, limit, now),
             Request::Why { target } => match self.no_such(&target) {
                 Some(answer) => answer,
                 None => self.why(&target, now),

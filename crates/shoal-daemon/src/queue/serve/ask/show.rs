@@ -3,6 +3,8 @@
 use crate::queue::journal::EndRow;
 use crate::queue::serve::daemon::Daemon;
 use crate::queue::serve::turn::refused;
+use shoal_core::queue::estimate::by_progress;
+use shoal_core::queue::host::HostPolicy;
 use shoal_core::queue::request::{Answer, Filter, ResultRow, RunRow, RunState};
 use shoal_core::queue::work::Ending;
 use shoal_core::queue::{Attempt, Moment, Target, cells};
@@ -20,15 +22,15 @@ impl Daemon {
         Answer::Sweeps { sweeps }
     }
 
-    pub(super) fn runs(&self, filter: &Filter, from: u32, limit: u32) -> Answer {
+    pub(super) fn runs(&self, filter: &Filter, from: u32, limit: u32, now: Moment) -> Answer {
         let (mut runs, total) = self.queue.run_rows(filter, from, limit.min(MOST_ROWS));
         if runs.len() <= MOST_WITH_DETAILS {
-            runs.iter_mut().for_each(|row| self.add_details(row));
+            runs.iter_mut().for_each(|row| self.add_details(row, now));
         }
         Answer::Runs { runs, total }
     }
 
-    fn add_details(&self, row: &mut RunRow) {
+    fn add_details(&self, row: &mut RunRow, now: Moment) {
         if row.attempt == 0 {
             return;
         }
@@ -36,6 +38,11 @@ impl Daemon {
         match row.state {
             RunState::Running => {
                 row.metrics = self.live.numbers(&attempt).cloned().unwrap_or_default();
+                let assigned = self.queue.live(&attempt).map_or(now, |live| live.assigned);
+                // By the clock of its host, which may be wrong.
+                let began = row.began.filter(|began| (assigned..now).contains(began)).unwrap_or(assigned);
+                let says = by_progress(&row.metrics, began, now);
+                row.done_at = says.or(row.done_at);
                 row.trouble = self.trouble_of(&attempt);
             }
             // It ended before and waits for its next attempt, or was never there: then there is nothing to add.
@@ -78,7 +85,23 @@ impl Daemon {
                 row.reason = format!("{}; {trouble}", row.reason);
             }
         }
+        // And why a host is silent, to whoever cannot get there.
+        for row in reasons.iter_mut().filter(|row| row.state == RunState::Waiting && row.code == "host_silent") {
+            if let Some(problem) = self.problem_of(&row.run.sweep) {
+                row.reason = format!("{}; {problem}", row.reason);
+            }
+        }
         Answer::Why { reasons }
+    }
+
+    /// Of the first host that the sweep may go to and that cannot be reached.
+    fn problem_of(&self, sweep: &str) -> Option<String> {
+        let on = &self.queue.sweep(sweep)?.wants.on;
+        let is_among = |host: &&HostPolicy| {
+            on.is_empty() || on.iter().any(|name| host.name == *name || host.groups.contains(name))
+        };
+        let problem = |host: &HostPolicy| Some(format!("{}: {}", host.name, self.problems.get(&host.name)?));
+        self.queue.hosts().filter(is_among).find_map(problem)
     }
 
     pub(super) fn results(&self, sweep: &str, from: u32, limit: u32) -> Answer {
