@@ -1,5 +1,6 @@
 //! Runs on Kubernetes: from a template and a list of runs to the objects to apply, and what may be said of them later.
 
+pub mod attach;
 pub mod checkup;
 pub mod complaint;
 pub mod difference;
