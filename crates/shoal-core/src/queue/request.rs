@@ -285,4 +285,7 @@ pub struct HostRow {
     /// Why it is not there, or what troubles it, in its own words or those of ssh.
     #[serde(default)]
     pub problem: Option<String>,
+    /// It is this part of a cluster (JSON of a [`crate::fleet::pool::Pool`]), and no machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }

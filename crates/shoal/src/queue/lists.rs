@@ -297,6 +297,7 @@ mod tests {
             slots: 8,
             heard: Some(0),
             problem: None,
+            pool: None,
         };
         let text = hosts(&[host], 0, 300);
         let last = text.lines().last().expect("a line");
