@@ -8,6 +8,7 @@ pub mod emit;
 pub mod end;
 pub mod gang;
 pub mod helper;
+pub mod inventory;
 pub mod manifest;
 pub mod meet;
 pub mod names;
