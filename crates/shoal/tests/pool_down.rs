@@ -73,6 +73,7 @@ fn what_is_ours_goes_and_what_is_not_stays() {
     });
     let whose: Vec<(&str, bool)> = all.iter().map(|(what, _, ours, _)| (what.as_str(), *ours)).collect();
     assert_eq!(whose, [("sweep", true), ("sweep", false), ("gang", true), ("launch", false)]);
+    until(LONG, "pods that run", || ends(&lab, &["status", "lab.yaml"], 0, &[]).contains("3 running").then_some(()));
     let table = ["sweep held", "ours", "another queue's", "launch workers", "`shoal k8s destroy` removes it"];
     ends(&lab, &["status", "lab.yaml"], 0, &table);
 

@@ -7,9 +7,8 @@ use crate::commands::run::NotBegun;
 use crate::k8s::reach::not_begun;
 use crate::later::launched::{self, Launched};
 use crate::queue::connect::Queue;
-use crate::queue::lists::word;
-use crate::queue::target;
 use crate::queue::whose::{Whose, looks_like_an_id, whose};
+use crate::queue::{lists, target};
 use crate::signals;
 use serde_json::Value;
 use shoal_core::fleet::pool::Pool;
@@ -86,13 +85,13 @@ enum Index {
     Of { job: String, index: usize },
 }
 
-fn of_sweep(queue: &mut Queue, word_: &str, rank: Option<Rank>) -> Result<Seat, NotBegun> {
+fn of_sweep(queue: &mut Queue, word: &str, rank: Option<Rank>) -> Result<Seat, NotBegun> {
     let rank = match rank {
         None => 0,
         Some(Rank::Worker(rank)) => rank,
         Some(_) => return Err(NotBegun::Wrong("a gang of the queue has workers only: --rank worker1".into())),
     };
-    let run = target::find_run(queue, word_)?;
+    let run = target::find_run(queue, word)?;
     let filter = Filter { target: Some(Target::Run(run.clone())), ..Filter::default() };
     let row = queue.runs(&filter, 0, 1)?.0.into_iter().next();
     let Some(row) = row.filter(|row| row.run == run) else {
@@ -129,7 +128,7 @@ fn host_of(row: &RunRow, rank: u32) -> Result<String, NotBegun> {
             let hint = format!("`shoal logs {run}` shows what it wrote, `shoal results {}` what it left", run.sweep);
             return Err(NotBegun::CannotStart(format!(
                 "{run} does not run any more: it is {}\n  hint: {hint}",
-                word(over)
+                lists::word(over)
             )));
         }
     }

@@ -126,6 +126,7 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
 
 impl Steward<'_> {
     fn look(&mut self, seen: &Seen) -> io::Result<()> {
+        self.leaving.clear();
         let runs = self.disk.runs()?;
         self.last.retain(|name, _| runs.contains_key(name));
         self.asks.retain(|name, _| runs.contains_key(name));
