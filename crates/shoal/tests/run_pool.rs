@@ -177,6 +177,27 @@ fn a_gang_is_seen_while_it_runs_and_stopped_from_elsewhere() {
         let logs = text(&lab.desk.shoal(&["logs", &run]).output().expect("shoal runs").stdout);
         (logs.contains("hello from 0") && logs.contains("hello from 1") && logs.contains("of the source")).then_some(())
     });
+    // Into a rank's pod, by the same id; and what it prints is in the pod's log, too.
+    let look = "echo $RANK in $(pwd); cat note.txt; echo ${SHOAL_TOKEN:+secret}; cat; exit 5";
+    let into = |args: &[&str]| {
+        let mut command = lab.command(&[&["attach"], args].concat());
+        let output = command.output().expect("shoal runs");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, shown, errors) = into(&[&run, "--rank", "worker1", "--", "sh", "-c", look]);
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(shown.starts_with("1 in ") && shown.ends_with("of the source\nsecret\n"), "{shown}");
+    assert_eq!(into(&[&run, "--rank", "server0", "--", "true"]).0, Some(0));
+    let (code, _, errors) = into(&[&run, "--rank", "worker2"]);
+    assert!(code == Some(2) && errors.contains("there is no worker2 of"), "{code:?}: {errors}");
+    let (code, _, errors) = into(&["261116-020304-a1b2c3"]);
+    assert!(code == Some(2) && errors.contains("was launched from this machine"), "{code:?}: {errors}");
+    until(LONG, "output in the log of a pod", || {
+        let pod = format!(
+            "--selector=batch.kubernetes.io/job-name=run-{run}-worker,batch.kubernetes.io/job-completion-index=1"
+        );
+        lab.kubectl.text(&["logs", "--namespace", &lab.space, &pod]).contains("hello from 1").then_some(())
+    });
     let jobs = lab.jobs();
     let mut names: Vec<String> = jobs.iter().filter_map(|job| Some(job["metadata"]["name"].as_str()?.into())).collect();
     names.sort();
@@ -197,6 +218,8 @@ fn a_gang_is_seen_while_it_runs_and_stopped_from_elsewhere() {
     let stopped = lab.desk.shoal(&["stop", &run]).output().expect("shoal runs");
     assert!(stopped.status.success(), "{}", said(&stopped));
     lab.ends(child, 130, &["stopped on request"]);
+    let (code, _, errors) = into(&[&run]);
+    assert!(code == Some(3) && errors.contains("does not run any more"), "{code:?}: {errors}");
 }
 
 #[test]

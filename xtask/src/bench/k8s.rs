@@ -93,7 +93,7 @@ fn measure(ours: &Ours, kubectl: &Kubectl, cells: usize, rounds: usize) -> Resul
     let mut times = Times::default();
     for round in 0..=rounds {
         let name = format!("round{round}");
-        let (acknowledged, at_the_server) = ours.submit(&name, cells, || kubectl.indexes(&name))?;
+        let (acknowledged, at_the_server) = ours.submit(&name, cells, &kubectl.follow(&name)?)?;
         ours.until_all_run(&name, cells)?;
         let ps = ours.ps(&name)?;
         ours.stop(&name, cells)?;

@@ -40,11 +40,16 @@ pub fn name(pool: &str, random: &[u8]) -> String {
     format!("shoal-helper-{}-{digits}", short.trim_end_matches('-'))
 }
 
+/// The value of the label [`OF`].
+pub fn of(pool: &str) -> String {
+    let mut of = part(pool);
+    of.truncate(63);
+    of.trim_end_matches('-').into()
+}
+
 pub fn job(wish: &Wish) -> Value {
     let kubernetes = &wish.pool.kubernetes;
-    let mut of = part(&wish.pool.name);
-    of.truncate(63);
-    let labels = json!({MANAGED_BY: MANAGER, HELPER: wish.name, OF: of.trim_end_matches('-')});
+    let labels = json!({MANAGED_BY: MANAGER, HELPER: wish.name, OF: of(&wish.pool.name)});
     let volumes = kubernetes.volumes.iter().enumerate();
     let room = json!({"name": "room", "emptyDir": {}});
     let claims = volumes

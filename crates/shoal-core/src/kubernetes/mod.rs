@@ -1,5 +1,6 @@
 //! Runs on Kubernetes: from a template and a list of runs to the objects to apply, and what may be said of them later.
 
+pub mod attach;
 pub mod checkup;
 pub mod complaint;
 pub mod difference;
@@ -7,6 +8,7 @@ pub mod emit;
 pub mod end;
 pub mod gang;
 pub mod helper;
+pub mod inventory;
 pub mod manifest;
 pub mod meet;
 pub mod names;

@@ -291,4 +291,7 @@ pub struct HostRow {
     /// The fleet's file says which environment runs find there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prepared: bool,
+    /// It is this part of a cluster (JSON of a [`crate::fleet::pool::Pool`]), and no machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }

@@ -13,6 +13,7 @@ use kube::api::{WatchEvent, WatchParams};
 use kube::core::Request;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -37,7 +38,7 @@ pub struct Followed {
 /// What is known of each selection, by the objects' ids.
 #[derive(Debug, Default)]
 pub struct View {
-    of: Vec<BTreeMap<String, Value>>,
+    of: Vec<BTreeMap<String, Arc<Value>>>,
     /// All lists have come: what is not here is not there.
     pub complete: bool,
     /// The server is away at the moment, and what is known may be old.
@@ -46,6 +47,11 @@ pub struct View {
 
 impl View {
     pub fn of(&self, selection: usize) -> impl Iterator<Item = &Value> {
+        self.of[selection].values().map(AsRef::as_ref)
+    }
+
+    /// The same, for those who keep them: of hundreds of objects few have changed since the last look.
+    pub fn kept(&self, selection: usize) -> impl Iterator<Item = &Arc<Value>> {
         self.of[selection].values()
     }
 }
@@ -111,12 +117,12 @@ impl Connection {
                     Change::Failed(failure) => return Err(failure),
                     Change::Away(failure) => view.away = Some(failure),
                     Change::Listed(objects) => {
-                        view.of[at] = objects.into_iter().map(|object| (id(&object), object)).collect();
+                        view.of[at] = objects.into_iter().map(|object| (id(&object), Arc::new(object))).collect();
                         listed[at] = true;
                         view.away = None;
                     }
                     Change::Put(object) => {
-                        view.of[at].insert(id(&object), object);
+                        view.of[at].insert(id(&object), Arc::new(object));
                         view.away = None;
                     }
                     Change::Gone(object) => {

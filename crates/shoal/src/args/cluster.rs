@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Common {
-    /// The cluster file: Ray's YAML, of today or of 2020; for files and shells also a fleet file with `pools`.
+    /// The cluster file: Ray's YAML, of today or of 2020; for files, shells, `down` and `status` also a fleet file with `pools`.
     #[arg(value_name = "CLUSTER")]
     pub file: PathBuf,
     /// The cluster's name, instead of the file's.

@@ -1,4 +1,4 @@
-//! Opens a shell on a node.
+//! Opens a shell on a node, in a pod of a pool, or in that of a run.
 
 use super::run::NotBegun;
 use crate::args::attach::Args;
@@ -12,8 +12,15 @@ use shoal_hosts::ssh::Settings;
 use std::process::ExitCode;
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
+    if let Some(code) = pools::within::run(args)? {
+        return Ok(code);
+    }
     if let Some(pool) = pools::choose::of(&args.cluster, args.pool.as_deref())? {
         return pools::attach::run(args, &pool);
+    }
+    if args.rank.is_some() || !args.command.is_empty() {
+        let hint = "on a node: shoal exec CLUSTER CMD; in a run's pod: shoal attach RUN -- CMD";
+        return Err(NotBegun::Wrong(format!("--rank and commands are for runs\n  hint: {hint}")));
     }
     let by = args.reaching.multiplexer();
     if args.new && by.is_none() {

@@ -26,6 +26,9 @@ pub struct Launched {
     pub reach: Vec<Way>,
     /// `shoal ps` has seen its end.
     pub over: bool,
+    /// Its ranks are pods of this pool (JSON of a `shoal_core::fleet::pool::Pool`), and its hosts this machine alone. As with `proxy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +54,15 @@ impl Launched {
     pub fn new(run: &str, file: Option<&Path>, fleet: &Fleet, hosts: &[String]) -> Launched {
         let file = file.and_then(|f| std::path::absolute(f).ok());
         let reach = fleet.hosts.iter().map(way).collect();
-        Launched { version: LAUNCHED_VERSION, run: run.into(), file, hosts: hosts.to_vec(), reach, over: false }
+        Launched {
+            version: LAUNCHED_VERSION,
+            run: run.into(),
+            file,
+            hosts: hosts.to_vec(),
+            reach,
+            over: false,
+            pool: None,
+        }
     }
 
     /// As much of the fleet as is needed to reach its hosts.
@@ -140,6 +151,15 @@ mod tests {
 
     /// WIRE-1: files of this shape are on people's disks.
     const SAMPLE: &str = r#"{"version":1,"run":"r1","file":"/f/shoal.yaml","hosts":["a"],"reach":[{"name":"a","address":"a.lab","local":false,"user":"ann","port":2222,"key":"/k","jump":"gate"},{"name":"gate","address":"gate.lab","local":false,"user":null,"port":null,"key":null,"jump":null}],"over":false}"#;
+
+    #[test]
+    fn a_run_on_a_pool_says_which() {
+        let mut launched: Launched = serde_json::from_str(SAMPLE).expect("the sample");
+        launched.pool = Some("{}".into());
+        let text = serde_json::to_string(&launched).expect("json");
+        assert_eq!(text, SAMPLE.replace(r#""over":false"#, r#""over":false,"pool":"{}""#));
+        assert_eq!(serde_json::from_str::<Launched>(&text).expect("read"), launched);
+    }
 
     #[test]
     fn the_kept_sample_reads_and_writes_and_is_a_fleet_again() {

@@ -4,6 +4,7 @@
 //! may be killed and started anew, and neither has to find the other.
 
 use crate::signals;
+use rustix::thread::{Timespec, nanosleep};
 use shoal_core::kubernetes::pool::ask::{Ask, End};
 use shoal_core::kubernetes::pool::{ASK, END, GO, OUT, STOP};
 use shoal_core::queue::work::Ending;
@@ -12,10 +13,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Files on a volume are written by other machines: nobody tells of that, so one has to look.
+/// Files on a volume are written by other machines: nobody tells of that, so one has to look. There may be hundreds who do: a run that has gone on
+/// for long is looked at less often.
 const LOOK: Duration = Duration::from_millis(100);
+const SELDOM: Duration = Duration::from_secs(1);
+/// The part of a run's time that its end may be seen late.
+const LATE: u32 = 20;
 
 pub fn main(notes: &Path) -> ExitCode {
     match wait(notes) {
@@ -41,6 +46,7 @@ fn wait(notes: &Path) -> io::Result<Ending> {
     go.lock()?;
     let mut out = Output { file: None };
     let mut told = false;
+    let began = Instant::now();
     loop {
         // In this order: what was printed before the end is seen with it.
         let end = fs::read(notes.join(END));
@@ -54,8 +60,14 @@ fn wait(notes: &Path) -> io::Result<Ending> {
             fs::write(notes.join(STOP), ask.grace_seconds.to_string())?;
             told = true;
         }
-        std::thread::sleep(LOOK);
+        rest((began.elapsed() / LATE).clamp(LOOK, SELDOM));
     }
+}
+
+/// A signal ends it early.
+fn rest(time: Duration) {
+    let time = Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() };
+    let _ = nanosleep(&time);
 }
 
 struct Output {

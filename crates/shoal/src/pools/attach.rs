@@ -19,13 +19,11 @@ const PROGRAM: &str = "shoal attach";
 const TURN: Duration = Duration::from_millis(20);
 
 pub fn run(args: &Args, pool: &Pool) -> Result<ExitCode, NotBegun> {
-    let reaching = &args.reaching;
-    if args.node.is_some()
-        || args.new
-        || reaching.start
-        || !reaching.forwards.is_empty()
-        || reaching.multiplexer().is_some()
-    {
+    if args.rank.is_some() || !args.command.is_empty() {
+        let hint = "shoal attach RUN [--rank RANK] [-- CMD]; the shell of a pool is for its volume";
+        return Err(NotBegun::Wrong(format!("--rank and commands are for runs\n  hint: {hint}")));
+    }
+    if is_of_clusters(args) {
         return Err(NotBegun::Wrong(
             "--node, --start, --tmux, --screen, -N and -p are for clusters, not for pools".into(),
         ));
@@ -51,6 +49,13 @@ pub fn run(args: &Args, pool: &Pool) -> Result<ExitCode, NotBegun> {
             ExitCode::from(LOST)
         }
     })
+}
+
+/// Whether it is asked for what only clusters have.
+pub(super) fn is_of_clusters(args: &Args) -> bool {
+    let reaching = &args.reaching;
+    let way = reaching.start || !reaching.forwards.is_empty() || reaching.multiplexer().is_some();
+    args.node.is_some() || args.new || way
 }
 
 fn start(visit: &Visit, pool: &Pool, stop: &dyn Fn() -> bool) -> Result<Helper, NotBegun> {

@@ -10,6 +10,21 @@ use shoal_core::suggest::closest;
 
 /// The pool, if the file is a native one; `None`: it is a cluster's.
 pub fn of(common: &Common, name: Option<&str>) -> Result<Option<Pool>, NotBegun> {
+    let Some((fleet, file)) = native(common, name)? else { return Ok(None) };
+    pick(fleet, name, &file).map(Some).map_err(NotBegun::Wrong)
+}
+
+/// The same of all its pools; with a name, of that one.
+pub fn all(common: &Common, name: Option<&str>) -> Result<Option<Vec<Pool>>, NotBegun> {
+    let Some((fleet, file)) = native(common, name)? else { return Ok(None) };
+    if name.is_some() || fleet.pools.is_empty() {
+        return pick(fleet, name, &file).map(|pool| Some(vec![pool])).map_err(NotBegun::Wrong);
+    }
+    Ok(Some(fleet.pools))
+}
+
+/// The fleet, and what its file is called.
+fn native(common: &Common, name: Option<&str>) -> Result<Option<(Fleet, String)>, NotBegun> {
     // What is not a file can be read once, and is for those who read cluster files.
     if name.is_none() && std::fs::metadata(&common.file).is_ok_and(|meta| !meta.is_file()) {
         return Ok(None);
@@ -30,7 +45,7 @@ pub fn of(common: &Common, name: Option<&str>) -> Result<Option<Pool>, NotBegun>
         )));
     }
     let fleet = fleet_file::read(&common.file).map_err(NotBegun::Wrong)?;
-    pick(fleet, name, &file).map(Some).map_err(NotBegun::Wrong)
+    Ok(Some((fleet, file)))
 }
 
 /// The one of that name, or the only one (pure).

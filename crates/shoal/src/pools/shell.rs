@@ -40,6 +40,46 @@ fn size() -> Option<Size> {
     (size.ws_col > 0).then_some((size.ws_col, size.ws_row))
 }
 
+/// Gives this program's stdin, stdout and stderr to the session, byte for byte, until its command ends, or `stop` says so.
+pub fn pass_on(session: Session, stop: &dyn Fn() -> bool) -> Exit {
+    let Session { process, sizes: _sizes } = session;
+    let (mut to, mut from, mut errors, mut end) = (process.to, process.from, process.errors, process.end);
+    // Waits for input until this program ends; nobody needs it then.
+    std::thread::spawn(move || drop(io::copy(&mut io::stdin(), &mut to)));
+    let (said, all) = std::sync::mpsc::sync_channel(2);
+    let also = said.clone();
+    std::thread::spawn(move || {
+        let _ = copy(&mut from, &mut io::stdout());
+        let _ = said.send(());
+    });
+    std::thread::spawn(move || {
+        let _ = copy(&mut errors, &mut io::stderr());
+        let _ = also.send(());
+    });
+    let exit = loop {
+        if let Some(exit) = end.wait(TURN) {
+            break exit;
+        }
+        if stop() {
+            return Exit::Cut;
+        }
+    };
+    for _ in 0..2 {
+        let _ = all.recv_timeout(REST);
+    }
+    exit
+}
+
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut bytes = [0; 16 << 10];
+    loop {
+        match from.read(&mut bytes)? {
+            0 => return Ok(()),
+            n => to.write_all(&bytes[..n]).and_then(|()| to.flush())?,
+        }
+    }
+}
+
 /// Gives this terminal to the session until its command ends, or `stop` says so; how it ended.
 pub fn hold(session: Session, stop: &dyn Fn() -> bool) -> io::Result<Exit> {
     let Session { process, sizes } = session;
@@ -56,13 +96,7 @@ pub fn hold(session: Session, stop: &dyn Fn() -> bool) -> io::Result<Exit> {
     });
     let (said, all) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        let mut bytes = [0; 16 << 10];
-        let mut out = io::stdout();
-        while let Ok(n @ 1..) = from.read(&mut bytes) {
-            if out.write_all(&bytes[..n]).and_then(|()| out.flush()).is_err() {
-                break;
-            }
-        }
+        let _ = copy(&mut from, &mut io::stdout());
         let _ = said.send(());
     });
     let mut last = None;

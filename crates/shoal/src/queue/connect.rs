@@ -93,6 +93,11 @@ impl Queue {
         &self.client.user
     }
 
+    /// The id of its store, which its objects on clusters are known by.
+    pub fn store(&self) -> &str {
+        &self.client.store
+    }
+
     pub fn is_local(&self) -> bool {
         self.client.is_local()
     }

@@ -312,6 +312,7 @@ mod tests {
             heard: Some(0),
             problem: None,
             prepared: false,
+            pool: None,
         };
         let text = hosts(std::slice::from_ref(&host), 0, 300);
         let last = text.lines().last().expect("a line");

@@ -35,7 +35,7 @@ pub fn whose(word: &str) -> Result<Whose, NotBegun> {
 }
 
 /// `261116-020304-a1b2c3`
-fn looks_like_an_id(word: &str) -> bool {
+pub fn looks_like_an_id(word: &str) -> bool {
     let parts: Vec<&str> = word.split('-').collect();
     let digits = |text: &str| text.len() == 6 && text.bytes().all(|b| b.is_ascii_digit());
     let hex = |text: &str| text.len() == 6 && text.bytes().all(|b| b.is_ascii_hexdigit());

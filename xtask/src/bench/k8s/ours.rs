@@ -1,6 +1,7 @@
 //! How is a queue with a pool set up, asked and taken down? Everything of it lies in one folder, the pool's volume included, which goes with it.
 
 use super::SPACE;
+use super::peer::Follow;
 use crate::bench::queue::{child, ours::end_keepers};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -49,15 +50,12 @@ impl Ours {
     }
 
     /// The seconds until it is acknowledged, and until the server has a Job's index for each cell.
-    pub fn submit(&self, name: &str, cells: usize, indexes: impl Fn() -> Result<usize>) -> Result<(f64, f64)> {
+    pub fn submit(&self, name: &str, cells: usize, follow: &Follow) -> Result<(f64, f64)> {
         let grid = format!("n=1..{cells}");
         let began = Instant::now();
         let (_, took) =
             child::timed(&mut self.shoal(&["sweep", "--grid", &grid, "--name", name, "--", "true", "{n}"]))?;
-        while indexes()? < cells {
-            ensure!(began.elapsed() < PATIENCE, "{} of {cells} cells are at the server after {PATIENCE:?}", indexes()?);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        follow.until(cells, began + PATIENCE)?;
         Ok((took, began.elapsed().as_secs_f64()))
     }
 

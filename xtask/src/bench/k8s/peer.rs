@@ -4,10 +4,41 @@ use super::SPACE;
 use crate::bench::queue::child;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Until kubectl follows. What comes before that it hears of as well.
+const OPENING: Duration = Duration::from_millis(500);
+
+/// Ends with this.
+pub struct Follow {
+    child: Child,
+    jobs: Receiver<usize>,
+}
+
+impl Follow {
+    /// Until Jobs with so many indexes were heard of.
+    pub fn until(&self, cells: usize, end: Instant) -> Result<()> {
+        let mut count = 0;
+        while count < cells {
+            let left = end.saturating_duration_since(Instant::now());
+            let more = self.jobs.recv_timeout(left);
+            count += more.with_context(|| format!("{count} of {cells} cells are at the server"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 pub struct Kubectl {
     kubectl: shoal_testkit::kubernetes::Kubectl,
@@ -23,13 +54,26 @@ impl Kubectl {
         child::timed(&mut self.kubectl.command(args))
     }
 
-    /// How many indexes the Jobs of a sweep of ours have.
-    pub fn indexes(&self, sweep: &str) -> Result<usize> {
-        let path = format!("/apis/batch/v1/namespaces/{SPACE}/jobs?labelSelector=shoal%2Fsweep%3D{sweep}");
-        let (said, _) = self.timed(&["get", "--raw", &path])?;
-        let list: Value = serde_json::from_str(&said).context("a list of Jobs")?;
-        let jobs = list["items"].as_array().into_iter().flatten();
-        Ok(jobs.filter_map(|job| job["spec"]["completions"].as_u64()).sum::<u64>() as usize)
+    /// Hears of the Jobs of a sweep of ours as they come: to ask for them again and again would take a good part of this machine.
+    pub fn follow(&self, sweep: &str) -> Result<Follow> {
+        let which = format!("watch=1&labelSelector=shoal%2Fsweep%3D{sweep}");
+        let path = format!("/apis/batch/v1/namespaces/{SPACE}/jobs?{which}");
+        let mut command = self.kubectl.command(&["get", "--raw", &path]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("kubectl")?;
+        let out = child.stdout.take().context("its output")?;
+        let (send, jobs) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let event: Value = serde_json::from_str(&line).unwrap_or_default();
+                let is_new = event["type"] == "ADDED";
+                let count = event["object"]["spec"]["completions"].as_u64().filter(|_| is_new);
+                if count.is_some_and(|count| send.send(count as usize).is_err()) {
+                    return;
+                }
+            }
+        });
+        std::thread::sleep(OPENING);
+        Ok(Follow { child, jobs })
     }
 
     /// The seconds until it has made so many Jobs, in one go.

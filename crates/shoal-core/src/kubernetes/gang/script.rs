@@ -4,7 +4,8 @@
 use super::objects::POD_IP;
 use super::{GO, HEART, PROGRAM, STOP};
 use crate::job::{Program, RankJob};
-use crate::kubernetes::pool::{BEGUN, CODE, NOT_BEGUN, OUT};
+use crate::kubernetes::attach::ATTACHABLE;
+use crate::kubernetes::pool::{BEGUN, CODE, NOT_BEGUN, OUT, echo};
 use crate::quote::{is_variable_name, join, quote};
 use crate::variables;
 
@@ -16,10 +17,9 @@ pub fn waiting(folder: &str, silence_seconds: u64, grace_seconds: u64) -> String
     format!(
         r#"umask 077
 cd {folder} || exit {NOT_BEGUN}
-exec >>{OUT} 2>&1 || exit {NOT_BEGUN}
-over() {{
+{beginning}over() {{
   echo "$1" >{CODE}.new && mv {CODE}.new {CODE}
-  exit "$1"
+{end}  exit "$1"
 }}
 [ -e ../{STOP} ] && over 143
 if [ -e {BEGUN} ]; then
@@ -40,7 +40,7 @@ until [ -e ../{GO} ]; do
   heard || {{ echo 'shoal: nothing was heard of the launcher for {silence} s'; over 143; }}
   sleep 1
 done
-/bin/sh ./{PROGRAM} &
+/bin/sh ./{PROGRAM} {alone} &
 child=$!
 trap 'kill -TERM "$child" 2>/dev/null' TERM
 (
@@ -54,7 +54,7 @@ trap 'kill -TERM "$child" 2>/dev/null' TERM
     kill -KILL "$child" 2>/dev/null
     exit
   done
-) &
+) {alone} &
 wait "$child"
 code=$?
 while kill -0 "$child" 2>/dev/null; do
@@ -64,6 +64,9 @@ done
 over "$code"
 "#,
         folder = quote(folder),
+        beginning = echo::beginning(OUT),
+        end = echo::END,
+        alone = echo::ALONE,
     )
 }
 
@@ -79,7 +82,7 @@ pub fn fault(job: &RankJob) -> Option<String> {
 
 /// What the rank runs. `bin`: where our own programs are. The token is not in it: the pod has it from the Secret (SEC-2).
 pub fn program(job: &RankJob, bin: &str) -> String {
-    let mut text = String::from("umask 022\n");
+    let mut text = format!("{ATTACHABLE}\numask 022\n");
     for (name, value) in job.env.iter().filter(|(name, _)| *name != variables::TOKEN) {
         text.push_str(&format!("export {name}={}\n", quote(value)));
     }
@@ -90,6 +93,7 @@ pub fn program(job: &RankJob, bin: &str) -> String {
         let root = quote(root);
         text.push_str(&format!("export VIRTUAL_ENV={root}\nexport PATH={root}/bin:\"$PATH\"\nunset PYTHONHOME\n"));
     }
+    text.push_str("[ \"$1\" = attach ] && shift && exec \"$@\"\n");
     for line in &job.prepare.setup {
         let failed = quote(line);
         text.push_str(&format!(
@@ -111,6 +115,7 @@ pub fn program(job: &RankJob, bin: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::attach;
     use crate::rank::Rank;
     use std::fs;
     use std::path::PathBuf;
@@ -143,7 +148,8 @@ mod tests {
         fn start(&self, silence: u64) -> Child {
             let script = waiting(&self.folder.join("worker0").display().to_string(), silence, 1);
             let mut command = Command::new("/bin/sh");
-            command.arg("-c").arg(script).env(POD_IP, "10.0.0.1").stdin(Stdio::null());
+            let log = fs::File::create(self.folder.join("log")).expect("a file");
+            command.arg("-c").arg(script).env(POD_IP, "10.0.0.1").stdin(Stdio::null()).stdout(log);
             command.spawn().expect("a shell")
         }
 
@@ -183,6 +189,12 @@ mod tests {
         scene.until("its code", || scene.read("worker0/code") == "3\n");
         assert_eq!(pod.wait().expect("an end").code(), Some(3));
         assert_eq!(scene.read("worker0/out"), "it's \"here\"\n");
+        assert_eq!(scene.read("log"), "it's \"here\"\n");
+        // Whoever attaches has the rank's variables, and nothing begins.
+        let at = scene.folder.join("worker0/run").display().to_string();
+        let look = attach::words(&at, &["sh", "-c", "echo \"$A\"; exit 4"].map(String::from), None);
+        let looked = Command::new(&look[0]).args(&look[1..]).output().expect("a shell");
+        assert_eq!((looked.status.code(), looked.stdout.as_slice()), (Some(4), "it's \"here\"\n".as_bytes()));
         // A second pod of the same rank does nothing.
         assert_eq!(scene.start(60).wait().expect("an end").code(), Some(125));
         assert_eq!(scene.read("worker0/code"), "3\n");

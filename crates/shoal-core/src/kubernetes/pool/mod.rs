@@ -8,9 +8,11 @@
 //! | `ask` | what is to be run, and which runs can be of one Job |
 //! | `job` | which Job is that |
 //! | `script` | what happens inside its pods |
+//! | `echo` | how does what it prints get to the pod's own log, too |
 //! | `seen` | how is a run, by what the server has of it |
 
 pub mod ask;
+pub mod echo;
 pub mod job;
 pub mod script;
 pub mod seen;

@@ -1,6 +1,7 @@
 //! What happens inside a pod of a run? A script for any POSIX shell: images have one, and nothing else that we could count on.
 
-use super::{BEGUN, CODE, NOT_BEGUN, OUT, STOP};
+use super::{BEGUN, CODE, NOT_BEGUN, OUT, STOP, echo};
+use crate::kubernetes::attach::ATTACHABLE;
 use crate::quote::{is_variable_name, join, quote};
 
 /// What a run's pod does.
@@ -37,12 +38,20 @@ pub fn fault(inside: &Inside) -> Option<String> {
 pub fn of(inside: &Inside) -> String {
     let file = |name: &str| quote(&format!("{}/{name}", inside.notes)).into_owned();
     let (out, code, begun, stop) = (file(OUT), file(CODE), file(BEGUN), file(STOP));
-    let mut text = String::from("umask 077\n");
+    let mut text = format!("{ATTACHABLE}\numask 077\naround() {{\n");
+    text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.cwd)));
+    for (name, value) in inside.env {
+        text.push_str(&format!("export {name}={}\n", quote(value)));
+    }
+    if let Some(root) = inside.virtualenv {
+        text.push_str(&format!("export VIRTUAL_ENV={root}\nexport PATH={root}/bin:\"$PATH\"\n", root = quote(root)));
+    }
+    text.push_str("}\n[ \"$1\" = attach ] && shift && around && exec \"$@\"\n");
     text.push_str(&format!("[ -e {stop} ] && exit 143\n"));
     // Somebody asks the server again, or a controller makes a second pod: what is over is over.
     text.push_str(&format!("[ -e {code} ] && exit \"$(cat {code})\"\n"));
     text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.room)));
-    text.push_str(&format!("exec >>{out} 2>&1 || exit {NOT_BEGUN}\n"));
+    text.push_str(&echo::beginning(&out));
     text.push_str(&format!("if [ -e {begun} ]; then\n  echo 'shoal: its pod was taken away; it begins anew'\n"));
     text.push_str("  for left in * .[!.]* ..?*; do\n    case \"$left\" in\n");
     if !inside.ours.is_empty() {
@@ -51,23 +60,18 @@ pub fn of(inside: &Inside) -> String {
     }
     text.push_str("      *) rm -rf -- \"$left\" ;;\n    esac\n  done\nfi\n");
     text.push_str(&format!(": >{begun}\n"));
-    text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.cwd)));
-    let keep = format!(
-        "  [ -n \"$told\" ] && [ \"$1\" != 0 ] && exit \"$1\"\n  echo \"$1\" >{code}.new && mv {code}.new {code}\n"
-    );
-    text.push_str(&format!("told=\nover() {{\n{keep}  exit \"$1\"\n}}\n"));
-    for (name, value) in inside.env {
-        text.push_str(&format!("export {name}={}\n", quote(value)));
-    }
-    if let Some(root) = inside.virtualenv {
-        text.push_str(&format!("export VIRTUAL_ENV={root}\nexport PATH={root}/bin:\"$PATH\"\n", root = quote(root)));
-    }
+    let keep =
+        format!("if [ -z \"$told\" ] || [ \"$1\" = 0 ]; then echo \"$1\" >{code}.new && mv {code}.new {code}; fi");
+    text.push_str(&format!("told=\nover() {{\n  {keep}\n{}  exit \"$1\"\n}}\naround\n", echo::END));
     for line in inside.setup {
         let failed = quote(line).into_owned();
-        text.push_str(&format!("{{\n{line}\n}} || {{ echo 'shoal: this line of setup failed:' {failed}; over 1; }}\n"));
+        text.push_str(&format!(
+            "{{\n{line}\n}} {} || {{ echo 'shoal: this line of setup failed:' {failed}; over 1; }}\n",
+            echo::ALONE
+        ));
     }
     // The shell stays as the first process: a program that were it would not hear the signal that asks it to end.
-    text.push_str(&format!("{} &\nchild=$!\n", join(inside.argv)));
+    text.push_str(&format!("{} {} &\nchild=$!\n", join(inside.argv), echo::ALONE));
     text.push_str("trap 'told=1; kill -TERM \"$child\" 2>/dev/null' TERM\nwait \"$child\"\ncode=$?\n");
     text.push_str("while kill -0 \"$child\" 2>/dev/null; do\n  wait \"$child\"\n  code=$?\ndone\nover \"$code\"\n");
     text
@@ -76,6 +80,7 @@ pub fn of(inside: &Inside) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::attach;
     use std::fs;
     use std::process::{Command, Stdio};
 
@@ -114,8 +119,13 @@ mod tests {
         }
 
         fn run(&self, script: &str) -> Option<i32> {
-            let ended = Command::new("/bin/sh").arg("-c").arg(script).stdin(Stdio::null()).status();
-            ended.expect("a shell").code()
+            self.shown(script).0
+        }
+
+        /// Its code, and what it says where the pod's log is.
+        fn shown(&self, script: &str) -> (Option<i32>, String) {
+            let ended = Command::new("/bin/sh").arg("-c").arg(script).stdin(Stdio::null()).output().expect("a shell");
+            (ended.status.code(), String::from_utf8(ended.stdout).expect("text"))
         }
 
         fn read(&self, name: &str) -> String {
@@ -133,9 +143,18 @@ mod tests {
     fn a_script_runs_its_command_and_leaves_its_code() {
         let scene = Scene::new("runs");
         let script = scene.script("printf %s \"$A\" >left; echo words; exit 3", &["B=1".into()]);
-        assert_eq!(scene.run(&script), Some(3));
+        assert_eq!(scene.shown(&script), (Some(3), "words\n".into()));
         assert_eq!(scene.read("room/left"), "it's \"here\"\n$HOME");
         assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("words\n", "3\n"));
+        // Whoever attaches to it finds its folder and its variables, and changes nothing.
+        fs::write(scene.folder.join("sh"), &script).expect("written");
+        let at = scene.folder.join("sh").display().to_string();
+        let look = attach::words(&at, &["sh", "-c", "pwd; echo \"$A\"; exit 4"].map(String::from), None);
+        let looked = Command::new(&look[0]).args(&look[1..]).output().expect("a shell");
+        let room = scene.folder.join("room").canonicalize().expect("a folder");
+        let wanted = format!("{}\nit's \"here\"\n$HOME\n", room.display());
+        assert_eq!((looked.status.code(), String::from_utf8_lossy(&looked.stdout).into_owned()), (Some(4), wanted));
+        assert_eq!(scene.read("notes/out"), "words\n");
         // A second pod of the same index does nothing any more.
         assert_eq!(scene.run(&script), Some(3));
         assert_eq!(scene.read("notes/out"), "words\n");
@@ -153,6 +172,27 @@ mod tests {
         fs::write(scene.folder.join("notes/stop"), "10").expect("written");
         assert_eq!(scene.run(&scene.script("touch ../ran", &[])), Some(143));
         assert!(!scene.folder.join("ran").exists());
+    }
+
+    /// One of an earlier version would begin anew, and clear away what is there.
+    #[test]
+    fn a_script_that_does_not_know_how_is_not_executed_by_whoever_attaches() {
+        let scene = Scene::new("old");
+        fs::write(scene.folder.join("sh"), "umask 077\ntouch \"$0.ran\"\n").expect("written");
+        let at = scene.folder.join("sh").display().to_string();
+        let look = attach::words(&at, &["echo".into(), "here".into()], Some("vt100"));
+        let looked = Command::new(&look[0]).args(&look[1..]).output().expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&looked.stdout), "here\n");
+        assert!(!scene.folder.join("sh.ran").exists());
+    }
+
+    #[test]
+    fn all_of_a_long_output_is_in_the_pods_log_once() {
+        let scene = Scene::new("echo");
+        let script = scene.script("seq 1 60000; sleep 2.2; seq 1 5; printf end", &[]);
+        let (code, log) = scene.shown(&script);
+        assert_eq!((code, log.as_str()), (Some(0), scene.read("notes/out").as_str()));
+        assert!(log.ends_with("5\nend") && log.lines().count() == 60_006);
     }
 
     #[test]

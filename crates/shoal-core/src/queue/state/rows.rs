@@ -2,6 +2,7 @@
 
 use super::runs::State;
 use super::{Queue, RunKey, SweepState};
+use crate::queue::host::Reached;
 use crate::queue::request::{Filter, HostRow, RunRow, RunState, SweepRow};
 use crate::queue::{Moment, Target, cells, estimate};
 use std::collections::BTreeMap;
@@ -109,6 +110,10 @@ impl Queue {
             heard: host.heard,
             problem: None,
             prepared: host.policy.environment.is_some(),
+            pool: match &host.policy.reach {
+                Some(Reached::Pool { pool, .. }) => Some(pool.clone()),
+                _ => None,
+            },
         };
         let mut rows: Vec<HostRow> = self.hosts.values().map(row).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));

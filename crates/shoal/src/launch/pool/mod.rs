@@ -217,6 +217,8 @@ impl Placed<'_> {
             &Fleet::local(),
             &Fleet::local().hosts.iter().map(|h| h.name.clone()).collect::<Vec<_>>(),
         );
+        // For whoever attaches to one of them.
+        launched.pool = serde_json::to_string(self.gang.pool).ok();
         let _ = launched.save();
         let token = self.gang.master.then(|| self.wish.spec.token.expose());
         let applied = server.apply(self.gang, token);

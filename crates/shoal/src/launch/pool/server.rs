@@ -71,7 +71,7 @@ impl Server {
 }
 
 /// The pods of one rank, as they were seen last.
-pub fn pods_of<'s>(seen: &'s Seen, run: &str, rank: shoal_core::rank::Rank) -> &'s [Value] {
+pub fn pods_of<'s>(seen: &'s Seen, run: &str, rank: shoal_core::rank::Rank) -> Vec<&'s Value> {
     let (role, index) = objects::seat(rank);
     seen.pods(&objects::job_name(run, role), index as usize)
 }

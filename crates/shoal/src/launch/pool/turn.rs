@@ -66,11 +66,12 @@ impl Run<'_> {
         let run = self.placed.gang.run;
         let (role, index) = seat(rank);
         let name = job_name(run, role);
-        let pods: Vec<_> = pods_of(&self.shown, run, rank).iter().collect();
+        let pods = pods_of(&self.shown, run, rank);
         let stops = self.stop.is_some();
         let Some(member) = self.members.get_mut(&rank) else { return };
         let knows = self.shown.is_whole && self.known.contains(&name);
-        let stage = knows.then(|| seen::once(self.shown.jobs.get(&name), index as usize, &pods, None));
+        let stage =
+            knows.then(|| seen::once(self.shown.jobs.get(&name).map(AsRef::as_ref), index as usize, &pods, None));
         let code = member.code.or_else(|| self.placed.volume.code(rank));
         // A server that is away for a moment says nothing new.
         if code != member.code || (stage.is_some() && stage != member.stage) {

@@ -19,8 +19,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// What is known of the pool's objects.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    pub jobs: BTreeMap<String, Value>,
-    pods: HashMap<(String, usize), Vec<Value>>,
+    pub jobs: BTreeMap<String, Arc<Value>>,
+    /// By Job and index.
+    pods: HashMap<String, BTreeMap<usize, Vec<Arc<Value>>>>,
     /// Why the controller could not make pods of a Job.
     refused: HashMap<String, String>,
     /// All of it is known, and is not old.
@@ -31,8 +32,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn pods(&self, job: &str, index: usize) -> &[Value] {
-        self.pods.get(&(job.to_string(), index)).map_or(&[], Vec::as_slice)
+    pub fn pods(&self, job: &str, index: usize) -> Vec<&Value> {
+        let its = self.pods.get(job).and_then(|pods| pods.get(&index));
+        its.into_iter().flatten().map(AsRef::as_ref).collect()
     }
 
     pub fn refused(&self, job: &str) -> Option<&str> {
@@ -40,14 +42,15 @@ impl Seen {
     }
 
     fn of(view: &View) -> Seen {
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_string();
-        let jobs = view.of(0).map(|job| (name(job), job.clone())).collect();
-        let mut pods: HashMap<(String, usize), Vec<Value>> = HashMap::new();
-        for pod in view.of(1) {
+        let name = |object: &Arc<Value>| object["metadata"]["name"].as_str().unwrap_or_default().to_string();
+        let jobs = view.kept(0).map(|job| (name(job), job.clone())).collect();
+        let mut pods: HashMap<String, BTreeMap<usize, Vec<Arc<Value>>>> = HashMap::new();
+        for pod in view.kept(1) {
             let label = |key: &str| pod["metadata"]["labels"][key].as_str().unwrap_or_default();
             let index = label("batch.kubernetes.io/job-completion-index").parse();
             if let Ok(index) = index {
-                pods.entry((label("batch.kubernetes.io/job-name").into(), index)).or_default().push(pod.clone());
+                let job = pods.entry(label("batch.kubernetes.io/job-name").into()).or_default();
+                job.entry(index).or_default().push(pod.clone());
             }
         }
         let refused = view.of(2).filter_map(|event| {

@@ -18,13 +18,17 @@ use shoal_hosts::kubernetes::{Connection, Failure, Trouble, Wanted, request, res
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// How often the volume is looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// Runs that come together are of one Job: so long nobody else may have come.
+/// Runs that come together are of one Job: so long nobody else may have come; or the first has waited so long.
 const CALM: Duration = Duration::from_millis(150);
+const LONGEST: Duration = Duration::from_secs(1);
+/// Of hundreds of pods one says something at any moment. A look at all of it is followed by a rest that is longer than the look.
+const REST: u32 = 2;
 /// A request that failed is made again after so long.
 const AGAIN: Duration = Duration::from_secs(2);
 /// How often it is asked whether somebody still waits for a run.
@@ -56,7 +60,10 @@ struct Steward<'a> {
     unseen: HashMap<String, Instant>,
     asks: HashMap<String, Ask>,
     last: HashMap<String, Last>,
-    due: (usize, Instant),
+    /// How many wait for a Job, since when they are as many, and since when any.
+    due: (usize, Instant, Instant),
+    /// Pods to be taken away at the end of this look, with their grace, by the run that they are of.
+    leaving: Vec<(String, u32, Vec<There>)>,
     again_at: Option<Instant>,
     left_at: Instant,
     trouble: Option<String>,
@@ -100,7 +107,8 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
         unseen: HashMap::new(),
         asks,
         last: HashMap::new(),
-        due: (0, now),
+        due: (0, now, now),
+        leaving: Vec::new(),
         again_at: None,
         left_at: now + LEFT,
         trouble: None,
@@ -108,14 +116,17 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
     let mut seen = Seen::default();
     loop {
         seen = cluster.next(&seen, LOOK);
+        let began = Instant::now();
         let looked = steward.look(&seen).map_err(|e| format!("runs of the pool {} wait: {folder}: {e}", pool.name));
         let trouble = looked.err().or_else(|| steward.refusal(&seen));
         steward.in_trouble(trouble);
+        std::thread::sleep((began.elapsed() * REST).min(LOOK));
     }
 }
 
 impl Steward<'_> {
     fn look(&mut self, seen: &Seen) -> io::Result<()> {
+        self.leaving.clear();
         let runs = self.disk.runs()?;
         self.last.retain(|name, _| runs.contains_key(name));
         self.asks.retain(|name, _| runs.contains_key(name));
@@ -138,6 +149,7 @@ impl Steward<'_> {
                 self.tables.remove(&job);
             }
         }
+        self.take_pods_away();
         self.clear(seen);
         Ok(())
     }
@@ -150,10 +162,11 @@ impl Steward<'_> {
         for run in stopped {
             self.disk.end(&run.name, ended(Ending::Stopped), || ())?;
         }
+        let now = Instant::now();
         if due.len() != self.due.0 {
-            self.due = (due.len(), Instant::now());
+            self.due = (due.len(), now, if self.due.0 == 0 { now } else { self.due.2 });
         }
-        if due.is_empty() || self.due.1.elapsed() < CALM {
+        if due.is_empty() || (now - self.due.1 < CALM && now - self.due.2 < LONGEST) {
             return Ok(());
         }
         let asks: Vec<Ask> = due.iter().map(|run| self.disk.ask(&run.name)).collect::<io::Result<_>>()?;
@@ -164,7 +177,7 @@ impl Steward<'_> {
             self.tables.insert(job, table);
         }
         self.asks.extend(asks.into_iter().map(|ask| (ask.name.clone(), ask)));
-        self.due = (0, Instant::now());
+        self.due = (0, now, now);
         Ok(())
     }
 
@@ -229,7 +242,7 @@ impl Steward<'_> {
         seen: &Seen,
         ask_left: bool,
     ) -> io::Result<()> {
-        let made = seen.jobs.get(job);
+        let made = seen.jobs.get(job).map(AsRef::as_ref);
         if made.is_some() {
             self.unseen.remove(job);
         }
@@ -239,7 +252,7 @@ impl Steward<'_> {
         for (index, name) in table.runs.iter().enumerate() {
             let Some(run) = runs.get(name).filter(|run| !run.is_over()) else { continue };
             let pods = seen.pods(job, index);
-            let stage = is_shown.then(|| seen::of(made, index, &pods.iter().collect::<Vec<_>>(), seen.refused(job)));
+            let stage = is_shown.then(|| seen::of(made, index, &pods, seen.refused(job)));
             let is_left = ask_left && self.disk.is_left(name);
             if is_left && !run.is_to_stop() {
                 // Nobody waits for it any more: its keeper is gone. It must not go on unseen, nor begin.
@@ -253,7 +266,7 @@ impl Steward<'_> {
             match verdict(&known) {
                 Verdict::Goes(why) => self.say(name, why.filter(|_| first > USUAL)),
                 Verdict::TakeAway => {
-                    self.take_pods_away(name, pods, if is_left { 0 } else { grace.as_secs() as u32 }, is_shown)?
+                    self.leaves(name, &pods, if is_left { 0 } else { grace.as_secs() as u32 }, is_shown)?
                 }
                 Verdict::Over(ending) => {
                     open -= 1;
@@ -262,7 +275,8 @@ impl Steward<'_> {
                     let away = open == 0 && seen.is_whole;
                     let there = made.filter(|_| away).cloned();
                     let disk = self.disk.clone();
-                    let connection = self.connected().ok();
+                    // Where the server is away each try takes its time, and hundreds may be over.
+                    let connection = there.as_ref().and_then(|_| self.connected().ok());
                     let remove = || {
                         if let (Some(connection), Some(object)) = (connection, there) {
                             connection.remove(&[&There { kind: Kind::Job, object }]);
@@ -289,32 +303,44 @@ impl Steward<'_> {
         last
     }
 
-    fn take_pods_away(&mut self, name: &str, pods: &[serde_json::Value], grace: u32, is_shown: bool) -> io::Result<()> {
+    fn leaves(&mut self, name: &str, pods: &[&serde_json::Value], grace: u32, is_shown: bool) -> io::Result<()> {
         let recently = |last: &Last| last.taken_away.is_some_and(|at| at.elapsed() < Duration::from_secs(10));
         if self.last.get(name).is_some_and(recently) {
             return Ok(());
         }
-        let live = |pod: &&serde_json::Value| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let live = |pod: &&&serde_json::Value| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let theirs: Vec<There> =
-            pods.iter().filter(live).map(|pod| There { kind: Kind::Pod, object: pod.clone() }).collect();
+            pods.iter().filter(live).map(|pod| There { kind: Kind::Pod, object: (*pod).clone() }).collect();
         if theirs.is_empty() {
             // One that is made from now on does not begin.
             return if is_shown { self.disk.end(name, ended(Ending::Stopped), || ()) } else { Ok(()) };
         }
-        if let Ok(connection) = self.connected()
-            && connection.end_pods(&theirs.iter().collect::<Vec<_>>(), grace).is_empty()
-            && let Some(last) = self.last.get_mut(name)
-        {
-            last.taken_away = Some(Instant::now());
-        }
+        self.leaving.push((name.into(), grace, theirs));
         Ok(())
+    }
+
+    /// Those of all runs at once: many requests are under way together, and none waits for the one before.
+    fn take_pods_away(&mut self) {
+        let leaving = std::mem::take(&mut self.leaving);
+        let graces: BTreeSet<u32> = leaving.iter().map(|(_, grace, _)| *grace).collect();
+        for grace in graces {
+            let of_it = || leaving.iter().filter(|(_, of, _)| *of == grace);
+            let Ok(connection) = self.connected() else { return };
+            let pods: Vec<&There> = of_it().flat_map(|(_, _, pods)| pods).collect();
+            let failed: BTreeSet<String> = connection.end_pods(&pods, grace).into_iter().map(|(pod, _)| pod).collect();
+            for (run, ..) in of_it().filter(|(_, _, pods)| !pods.iter().any(|pod| failed.contains(pod.name()))) {
+                if let Some(last) = self.last.get_mut(run) {
+                    last.taken_away = Some(Instant::now());
+                }
+            }
+        }
     }
 
     /// Whether nothing of it is left to be done.
     fn take_job_away(&mut self, job: &str, seen: &Seen) -> bool {
         match seen.jobs.get(job) {
             Some(object) if object["metadata"]["deletionTimestamp"].is_null() => {
-                let there = There { kind: Kind::Job, object: object.clone() };
+                let there = There { kind: Kind::Job, object: object.as_ref().clone() };
                 self.connected().is_ok_and(|connection| connection.remove(&[&there]).is_empty())
             }
             Some(_) => true,
@@ -324,14 +350,14 @@ impl Steward<'_> {
 
     /// Jobs of this pool that nobody here knows: their folder was removed.
     fn clear(&mut self, seen: &Seen) {
-        let unknown = |(name, object): &(&String, &serde_json::Value)| {
+        let unknown = |(name, object): &(&String, &Arc<serde_json::Value>)| {
             !self.tables.contains_key(*name) && object["metadata"]["deletionTimestamp"].is_null()
         };
         let strays: Vec<There> = seen
             .jobs
             .iter()
             .filter(unknown)
-            .map(|(_, object)| There { kind: Kind::Job, object: object.clone() })
+            .map(|(_, object)| There { kind: Kind::Job, object: object.as_ref().clone() })
             .collect();
         if !strays.is_empty()
             && seen.is_whole
