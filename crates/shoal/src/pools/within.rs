@@ -231,6 +231,7 @@ mod tests {
             metrics: Vec::new(),
             trouble: None,
             stopping: false,
+            done_at: None,
         }
     }
 
