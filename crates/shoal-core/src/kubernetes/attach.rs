@@ -35,31 +35,40 @@ pub fn words(script: &str, command: &[String], terminal: Option<&str>) -> Vec<St
 }
 
 /// Which Job of a pool has a run of a sweep, and at which index: its own name, with the attempt, is in the Job.
-pub fn seat<'v>(jobs: &'v [Value], name: &str) -> Option<(&'v Value, usize)> {
-    jobs.iter().find_map(|job| {
+pub fn seat<'v>(jobs: impl IntoIterator<Item = &'v Value>, name: &str) -> Option<(&'v Value, usize)> {
+    jobs.into_iter().find_map(|job| {
         let names = job["metadata"]["annotations"][RUNS].as_str()?;
         let names: Vec<String> = serde_json::from_str(names).ok()?;
         Some((job, names.iter().position(|one| one == name)?))
     })
 }
 
-/// The pod that runs, by its name, or why there is none.
-pub fn pod(job: &Value, index: usize, pods: &[Value]) -> Result<String, String> {
+/// How far the pod of a run is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pod {
+    /// Its name.
+    Runs(String),
+    /// It is on its way, or nobody has said yet that it runs.
+    Waits(String),
+    Never(String),
+}
+
+pub fn pod(job: &Value, index: usize, pods: &[&Value]) -> Pod {
     let of_job = job["metadata"]["name"].as_str().unwrap_or_default();
     let label = |pod: &Value, key: &str| pod["metadata"]["labels"][key].as_str().unwrap_or_default().to_string();
-    let is_its = |pod: &&Value| {
+    let is_its = |pod: &&&Value| {
         label(pod, "batch.kubernetes.io/job-name") == of_job
             && label(pod, "batch.kubernetes.io/job-completion-index") == index.to_string()
     };
-    let its: Vec<&Value> = pods.iter().filter(is_its).collect();
+    let its: Vec<&Value> = pods.iter().filter(is_its).copied().collect();
     match seen::of(Some(job), index, &its, None) {
         Stage::Runs => {
             let runs = its.iter().find(|pod| seen::of(Some(job), index, &[pod], None) == Stage::Runs);
-            Ok(runs.and_then(|pod| pod["metadata"]["name"].as_str()).unwrap_or_default().into())
+            Pod::Runs(runs.and_then(|pod| pod["metadata"]["name"].as_str()).unwrap_or_default().into())
         }
-        Stage::Waits(why) | Stage::Stuck(why) => Err(why),
-        Stage::Leaves { .. } => Err("its pod is being taken away".into()),
-        Stage::Over(_) => Err("its pod has ended".into()),
+        Stage::Waits(why) | Stage::Stuck(why) => Pod::Waits(why),
+        Stage::Leaves { .. } => Pod::Never("its pod is being taken away".into()),
+        Stage::Over(_) => Pod::Never("its pod has ended".into()),
     }
 }
 
@@ -103,12 +112,12 @@ mod tests {
         assert_eq!((index, script(job, index, false).as_str()), (1, "/hot/t/1"));
         assert!(seat(&jobs, "six_1.0_1").is_none());
         let pods = [pod_of("0", "Pending"), pod_of("1", "Running")];
-        assert_eq!(pod(job, 1, &pods), Ok("six-ab-1".into()));
-        assert!(pod(job, 1, &pods[..1]).is_err_and(|why| why.contains("not made yet")));
+        assert_eq!(pod(job, 1, &pods.iter().collect::<Vec<_>>()), Pod::Runs("six-ab-1".into()));
+        assert!(matches!(pod(job, 1, &[&pods[0]]), Pod::Waits(why) if why.contains("not made yet")));
         let mut leaves = pod_of("1", "Running");
         leaves["metadata"]["deletionTimestamp"] = "now".into();
-        assert_eq!(pod(job, 1, &[leaves]), Err("its pod is being taken away".into()));
-        assert_eq!(pod(job, 1, &[pod_of("1", "Succeeded")]), Err("its pod has ended".into()));
+        assert_eq!(pod(job, 1, &[&leaves]), Pod::Never("its pod is being taken away".into()));
+        assert_eq!(pod(job, 1, &[&pod_of("1", "Succeeded")]), Pod::Never("its pod has ended".into()));
     }
 
     #[test]

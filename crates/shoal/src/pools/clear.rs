@@ -90,17 +90,12 @@ fn confirm_one(
     }
     let words: Vec<String> = ours.iter().map(|((what, _), of)| format!("{} ({})", what.words(), of.words())).collect();
     let again = match serves {
-        true => format!(
-            " Its queue starts nothing more there until `shoal resume --host {}`; runs that are not done wait.",
-            pool.name
-        ),
+        true => format!("; the queue starts nothing more there until `shoal resume --host {}`", pool.name),
         false => String::new(),
     };
-    let namespace = &there.connection.namespace;
-    confirm(
-        &format!("take down {} in namespace {namespace}: {}?{again} What runs is ended", pool.name, words.join(", ")),
-        args.yes,
-    )
+    let (words, namespace) = (words.join(", "), &there.connection.namespace);
+    let what = format!("take down {} in namespace {namespace}: {words}; what runs is ended{again}?", pool.name);
+    confirm(&what, args.yes)
 }
 
 /// Whether it was told.

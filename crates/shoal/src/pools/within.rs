@@ -12,7 +12,7 @@ use crate::queue::{lists, target};
 use crate::signals;
 use serde_json::Value;
 use shoal_core::fleet::pool::Pool;
-use shoal_core::kubernetes::attach::{pod, script, seat, words};
+use shoal_core::kubernetes::attach::{self, Pod};
 use shoal_core::kubernetes::gang::objects::{self, job_name, selector};
 use shoal_core::kubernetes::pool::job::{POOL, owner};
 use shoal_core::outcome::LOST;
@@ -22,13 +22,19 @@ use shoal_core::rank::Rank;
 use shoal_daemon::queue::agent::note;
 use shoal_hosts::kubernetes::exec::Command;
 use shoal_hosts::kubernetes::request::Selection;
-use shoal_hosts::kubernetes::{Connection, request, resource};
+use shoal_hosts::kubernetes::watch::{Followed, Look, View};
+use shoal_hosts::kubernetes::{Connection, resource};
 use shoal_hosts::process::Exit;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 const PROGRAM: &str = "shoal attach";
 /// Of a pod of ours there is one, and it is called so.
 const CONTAINER: &str = "run";
+/// How long a pod that is on its way is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at whether somebody has enough of that.
+const TURN: Duration = Duration::from_secs(2);
 
 /// Opens it, if the first word is a run. A file of that name comes first.
 pub fn run(args: &Args) -> Result<Option<ExitCode>, NotBegun> {
@@ -161,45 +167,85 @@ fn of_gang(run: &str, rank: Option<Rank>) -> Result<Seat, NotBegun> {
     Ok(Seat { pool, what: format!("{rank} of {run}"), labels: selector(run), index })
 }
 
-/// The server has the last word on where it is.
-fn command(seat: &Seat, connection: &Connection, args: &Args, terminal: Option<&str>) -> Result<Command, NotBegun> {
-    let which = Selection::labels(&seat.labels);
-    let list = |of: &resource::Resource| connection.block_on(request::list(connection, of, &which));
-    let (jobs, _) = list(&resource::jobs(&connection.namespace)).map_err(not_begun)?;
+/// Where it is by what the server says; none: nowhere yet.
+enum There {
+    Runs(Box<Command>),
+    Waits(String),
+    Never(NotBegun),
+}
+
+fn look(seat: &Seat, view: &View, args: &Args, terminal: Option<&str>) -> There {
     let (pool, what) = (&seat.pool.name, &seat.what);
-    let found: Option<(&Value, usize)> = match &seat.index {
-        Index::Named(name) => self::seat(&jobs, name),
+    let found = match &seat.index {
+        Index::Named(name) => attach::seat(view.of(0), name),
         Index::Of { job, index } => {
-            let its = jobs.iter().find(|one| one["metadata"]["name"] == job.as_str());
-            let fits = |job: &&Value| job["spec"]["completions"].as_u64().is_some_and(|count| (*index as u64) < count);
-            if its.is_some_and(|job| !fits(&job)) {
-                return Err(NotBegun::Wrong(format!("there is no {what}: `shoal ps` shows its ranks")));
-            }
-            its.map(|job| (job, *index))
+            view.of(0).find(|one| one["metadata"]["name"] == job.as_str()).map(|job| (job, *index))
         }
     };
-    let Some((job, index)) = found else {
-        let hint = "it may be about to start, or just over: `shoal ps` says how it is";
-        return Err(NotBegun::CannotStart(format!("{what} has no pod on the pool {pool}\n  hint: {hint}")));
-    };
-    let (pods, _) = list(&resource::pods(&connection.namespace)).map_err(not_begun)?;
-    let of_gang = matches!(seat.index, Index::Of { .. });
-    let pod = pod(job, index, &pods).map_err(|why| {
-        let hint = "try again when it runs; `shoal why` and `shoal logs -f` follow it";
-        NotBegun::CannotStart(format!("{what} cannot be attached to on the pool {pool}: {why}\n  hint: {hint}"))
-    })?;
-    let words = words(&script(job, index, of_gang), &args.command, terminal);
-    Ok(Command { pod, container: CONTAINER.into(), words, terminal: terminal.is_some() })
+    let Some((job, index)) = found else { return There::Waits(format!("the pool {pool} has no Job of it")) };
+    if job["spec"]["completions"].as_u64().is_some_and(|count| count <= index as u64) {
+        return There::Never(NotBegun::Wrong(format!("there is no {what}: `shoal ps` shows its ranks")));
+    }
+    let pods: Vec<&Value> = view.of(1).collect();
+    match attach::pod(job, index, &pods) {
+        Pod::Runs(pod) => {
+            let of_gang = matches!(seat.index, Index::Of { .. });
+            let words = attach::words(&attach::script(job, index, of_gang), &args.command, terminal);
+            let terminal = terminal.is_some();
+            There::Runs(Box::new(Command { pod, container: CONTAINER.into(), words, terminal }))
+        }
+        Pod::Waits(why) => There::Waits(why),
+        Pod::Never(why) => {
+            let hint = "`shoal ps` says how it is; it may begin again";
+            There::Never(NotBegun::CannotStart(format!("{what} is not there any more: {why}\n  hint: {hint}")))
+        }
+    }
+}
+
+/// The server has the last word on where it is. It hears of a pod's start a moment later than others.
+fn command(
+    seat: &Seat,
+    connection: &Connection,
+    args: &Args,
+    terminal: Option<&str>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Command, NotBegun> {
+    let follow = |resource| Followed { resource, which: Selection::labels(&seat.labels), optional: false };
+    let followed = [follow(resource::jobs(&connection.namespace)), follow(resource::pods(&connection.namespace))];
+    let end = Instant::now() + PATIENCE;
+    let mut there = There::Waits(format!("{} has not said anything of it", connection.server));
+    loop {
+        let turn = (Instant::now() + TURN).min(end);
+        let looking = |view: &View| {
+            if !view.complete {
+                return Look::GoOn;
+            }
+            there = look(seat, view, args, terminal);
+            if matches!(there, There::Waits(_)) { Look::GoOn } else { Look::Done }
+        };
+        connection.follow(&followed, turn, looking).map_err(not_begun)?;
+        there = match there {
+            There::Runs(command) => return Ok(*command),
+            There::Never(why) => return Err(why),
+            There::Waits(_) if stop() => return Err(NotBegun::Stopped("stopped".into())),
+            There::Waits(why) if Instant::now() >= end => {
+                let hint = "try again when it runs; `shoal why` and `shoal logs -f` follow it";
+                let what = format!("{} has no pod that runs on the pool {}", seat.what, seat.pool.name);
+                return Err(NotBegun::CannotStart(format!("{what}: {why}\n  hint: {hint}")));
+            }
+            waits => waits,
+        };
+    }
 }
 
 fn begin(seat: &Seat, args: &Args) -> Result<ExitCode, NotBegun> {
     let stop = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     let connection = Connection::open(&wanted(&seat.pool)).map_err(not_begun)?;
     let kind = shell::is_here().then(|| std::env::var("TERM").unwrap_or_else(|_| "xterm".into()));
-    let command = command(seat, &connection, args, kind.as_deref())?;
+    let stopped = || stop() > 0;
+    let command = command(seat, &connection, args, kind.as_deref(), &stopped)?;
     let pod = command.pod.clone();
     let session = connection.exec(command).map_err(not_begun)?;
-    let stopped = || stop() > 0;
     let exit = match kind {
         Some(_) => hold(session, &stopped).map_err(|e| NotBegun::Here(format!("the terminal: {e}")))?,
         None => pass_on(session, &stopped),
