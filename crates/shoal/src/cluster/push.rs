@@ -108,10 +108,8 @@ fn push(work: &Work, members: &[&Member], mounts: &[usize]) -> Vec<Result<(), fi
     let tell = |i: usize, progress: Progress| match &progress.stage {
         Stage::Note(note) => work.table.tell(rows[i], Event::Said(note)),
         Stage::Connecting | Stage::Looking => work.table.tell(rows[i], Event::Doing("files: looking")),
-        Stage::Sending | Stage::Done => {
-            let percent = (progress.sent * 100).checked_div(progress.total).unwrap_or(100);
-            work.table.tell(rows[i], Event::Doing(&format!("files {percent}%")));
-        }
+        Stage::Sending => work.table.tell(rows[i], Event::Sending { sent: progress.sent, total: progress.total }),
+        Stage::Done => work.table.tell(rows[i], Event::Doing("files: done")),
     };
     files::push(&ways, &deliveries, &tell)
 }

@@ -1,5 +1,6 @@
 //! What people see while nodes are set up: a line a node on a terminal, plain lines elsewhere, events as JSON where a program reads.
 
+use super::transfer_screen::{PLAIN, size};
 use crate::launch::screen::{WIDTH, fold};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -15,6 +16,8 @@ const NARROW: usize = 70;
 /// Of the events that programs read (WIRE-1).
 pub const EVENTS_VERSION: u32 = 1;
 const DRAW_EVERY: Duration = Duration::from_millis(200);
+/// Before that a rate would be a guess.
+const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
@@ -28,6 +31,11 @@ pub enum Style {
 /// What happened on a node.
 pub enum Event<'e> {
     Doing(&'e str),
+    /// Files are on their way; a `total` of 0 is not known.
+    Sending {
+        sent: u64,
+        total: u64,
+    },
     /// So many steps are ahead.
     Planned {
         steps: usize,
@@ -61,6 +69,8 @@ struct Row {
     k: usize,
     n: usize,
     since: Option<Instant>,
+    /// Since when files are sent, and when that was last said where there is no table.
+    sending: Option<(Instant, Instant)>,
     last: String,
     over: bool,
 }
@@ -144,8 +154,23 @@ impl Inner {
         let mut line = None;
         match event {
             Event::Doing(what) => {
+                if row.step != *what {
+                    row.since = Some(Instant::now());
+                }
                 row.step = (*what).into();
-                row.since = Some(Instant::now());
+            }
+            Event::Sending { sent, total } => {
+                let now = Instant::now();
+                let (began, said) = row.sending.unwrap_or((now, now));
+                row.step = "files".into();
+                row.since = Some(began);
+                row.last = on_its_way(*sent, *total, now - began);
+                let is_due = now - said >= PLAIN;
+                row.sending = Some((began, if is_due { now } else { said }));
+                if is_due {
+                    line = Some(format!("{name}: files: {}", row.last));
+                    self.event("sending", json!({ "node": name, "sent": sent, "total": total }));
+                }
             }
             Event::Planned { steps } => {
                 row.n = *steps;
@@ -153,6 +178,7 @@ impl Inner {
             }
             Event::Begun { step, what } => {
                 row.k += 1;
+                row.sending = None;
                 row.step = (*step).into();
                 row.since = Some(Instant::now());
                 row.last.clear();
@@ -228,6 +254,21 @@ impl Inner {
     }
 }
 
+/// How far files are, how fast, and for how long still (pure).
+fn on_its_way(sent: u64, total: u64, since: Duration) -> String {
+    let rate = sent as f64 / since.as_secs_f64();
+    let known = sent > 0 && since >= SOON;
+    let speed = if known { format!(", {}/s", size(rate as u64)) } else { String::new() };
+    match total {
+        0 => format!("{}{speed}", size(sent)),
+        _ => {
+            let left = total.saturating_sub(sent) as f64 / rate;
+            let left = if known { format!(", {} left", duration((left * 1000.0) as u64)) } else { String::new() };
+            format!("{} of {}{speed}{left}", size(sent), size(total))
+        }
+    }
+}
+
 /// One row (pure). Where there is little room, what a node says is worth more than columns.
 fn line(row: &Row, time: &str, width: usize, columns: usize) -> String {
     let Row { name, step, last, .. } = row;
@@ -267,6 +308,16 @@ mod tests {
         let row = |step: &str| Row { step: step.into(), ..Row::default() };
         let rows = [row("setup 1"), row("connected"), row("setup 1"), row("up")];
         assert_eq!(rest(&rows), "and 4 more: 2 setup 1, 1 connected, 1 up");
+    }
+
+    #[test]
+    fn files_on_their_way_have_a_rate_and_a_time_left() {
+        let mib = |n: u64| n << 20;
+        let told = |sent, total, ms| on_its_way(sent, total, Duration::from_millis(ms));
+        assert_eq!(told(mib(50), mib(200), 5_000), "50.00 MiB of 200.00 MiB, 10.00 MiB/s, 15.0 s left");
+        assert_eq!(told(mib(1), mib(200), 10), "1.00 MiB of 200.00 MiB");
+        assert_eq!(told(0, mib(200), 5_000), "0 B of 200.00 MiB");
+        assert_eq!(told(mib(50), 0, 5_000), "50.00 MiB, 10.00 MiB/s");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const TURN: Duration = Duration::from_millis(20);
 /// How often a line is printed where there is no terminal.
-const PLAIN: Duration = Duration::from_secs(5);
+pub const PLAIN: Duration = Duration::from_secs(5);
 
 /// For people.
 pub fn size(bytes: u64) -> String {
