@@ -222,6 +222,12 @@ def _op(op, weight):
     return op, 1.0 if weight is None else float(weight)
 
 
+def _leave_out(array, op, weight):
+    """What weighs nothing does not count, whatever it is: 0 times a NaN (the mean over an empty batch) would not be 0."""
+    if op == "weighted_mean" and weight == 0.0 and isinstance(array, np.ndarray) and array.flags.writeable:
+        array.fill(0)
+
+
 def push_pull(array, op=None, name=None, weight=None, priority=0, dtype=None):
     """Replace ``array`` by its mean (or ``op="sum"``) over all workers, in place, and return it.
 
@@ -231,6 +237,7 @@ def push_pull(array, op=None, name=None, weight=None, priority=0, dtype=None):
     if name is not None:
         _check(name, priority)
         op, weight = _op(op, weight)
+        _leave_out(array, op, weight)
         _current().push_pull_wait(array, name, op, weight, priority, dtype)
         return array
     return push_pull_async(array, op, None, weight, priority, dtype).wait()
@@ -247,6 +254,7 @@ def push_pull_async(array, op=None, name=None, weight=None, priority=0, dtype=No
     members = _among(members, name)
     _check(name, priority)
     op, weight = _op(op, weight)
+    _leave_out(array, op, weight)
     auto = _auto_name(array, "push_pull", dtype) if name is None else None
     try:
         return Handle(engine.push_pull(array, name or auto, op, weight, priority, dtype, members), auto)

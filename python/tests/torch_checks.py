@@ -1036,9 +1036,10 @@ def dealing_out_samples():
 
 @check
 def what_makes_no_sense_is_refused():
-    model = mlp()
-    shoal.torch.distribute(model)
+    model, critic = mlp(), mlp()
+    shoal.torch.distribute(model, torch.optim.SGD([*model.parameters(), *critic.parameters()], lr=0.1))
     for call, words in (
+        (lambda: shoal.torch.distribute(critic), "ModuleList"),
         (lambda: shoal.torch.distribute(model), "already"),
         (lambda: shoal.torch.distribute(nn.Linear(2, 2), use_sfb="maybe"), "use_sfb"),
         (lambda: shoal.torch.distribute([1]), "Module"),

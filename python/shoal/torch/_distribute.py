@@ -77,8 +77,9 @@ def _parameters(model, optimizer):
             raise UsageError(f"{name} is on the device meta and has no values; make or load it on a real one before distribute()")
         if slot_of(parameter) is not None:
             raise UsageError(
-                f"{name} is distributed already; call distribute() once for each model (for models that share parameters "
-                "once for all: distribute(torch.nn.ModuleList([one, other]), ...))"
+                f"{name} is distributed already, with another model or with an optimizer that was given for one; call "
+                "distribute() once for each model, and for models that share parameters or an optimizer once for all: "
+                "distribute(torch.nn.ModuleList([one, other]), optimizer)"
             )
     return named
 

@@ -17,7 +17,7 @@ def named(op):
         if op == kind:
             return kind
     known = "SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR"
-    raise ValueError(f'reduction {op} is not supported by backend "shoal"; use {known}')
+    raise ValueError(f'reduction {getattr(op, "op", op)} is not supported by backend "shoal"; use {known}')
 
 
 def reduced(stack, op):
