@@ -126,11 +126,11 @@ impl Prepare {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.modules.is_empty() {
-            lines.push(format!("# finding `module`\n{FIND_MODULE}"));
+            lines.push(format!("# find the module command\n{FIND_MODULE}"));
         }
         lines.extend(self.modules.iter().map(|module| format!("module load {}", quote(module))));
         if let Some(name) = &self.conda {
-            lines.push(format!("# finding conda\n{FIND_CONDA}"));
+            lines.push(format!("# find conda\n{FIND_CONDA}"));
             lines.push(format!("conda activate {}", quote(name)));
         }
         lines.extend(self.setup.iter().cloned());

@@ -68,7 +68,7 @@ fn runs_find_what_the_fleets_file_says_and_results_go_where_it_says() {
     let folder = PathBuf::from(rows["rows"][0]["folder"].as_str().expect("a folder"));
     assert!(folder.starts_with(desk.store()), "{}", folder.display());
     assert_eq!(read(&folder.join("out.txt")), "no tool\nno line\nsweep\n");
-    desk.says(&["serve", "--stop"]);
+    desk.says(&["serve", "--stop", "--stop-runs"]);
     assert!(daemon.wait().expect("an end").success());
     // A slip in the file is told before anything else.
     desk.file("lab.yaml", "hosts: [localhost]\nqueue: {result: /nfs}\n");
@@ -94,7 +94,7 @@ fn a_machine_that_was_the_queue_alone_is_one_host_of_the_lab() {
     desk.until("early", "finished", |row| row["finished"] == 1);
     assert_eq!(desk.json(&["ps", "early", "--json"])["runs"][0]["attempt"], 1);
     assert_eq!(desk.says(&["logs", "early"]), "up\n");
-    desk.says(&["serve", "--stop"]);
+    desk.says(&["serve", "--stop", "--stop-runs"]);
     assert!(daemon.wait().expect("an end").success());
 }
 
@@ -142,6 +142,6 @@ fn nobody_has_more_at_once_than_their_quota() {
     assert!(daemon.wait().expect("an end").success());
     let mut daemon = serve(&desk, &lab(""));
     desk.until("t", "finished", |row| row["finished"] == 1);
-    desk.says(&["serve", "--stop"]);
+    desk.says(&["serve", "--stop", "--stop-runs"]);
     assert!(daemon.wait().expect("an end").success());
 }

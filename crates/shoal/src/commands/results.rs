@@ -86,7 +86,8 @@ fn object(row: &ResultRow) -> Json {
 
 /// How far a run got comes after what it measured: nobody compares runs by their last step, nor draws it.
 fn counters_last(row: &mut ResultRow) {
-    row.metrics.sort_by_key(|(name, _)| matches!(name.as_str(), "step" | "time" | "epoch"));
+    const COUNTERS: [&str; 6] = ["step", "steps", "epoch", "epochs", "progress", "time"];
+    row.metrics.sort_by_key(|(name, _)| COUNTERS.contains(&name.as_str()));
 }
 
 fn all(queue: &mut Queue, sweep: &str) -> Result<(Vec<String>, Vec<ResultRow>), NotBegun> {
@@ -103,5 +104,27 @@ fn all(queue: &mut Queue, sweep: &str) -> Result<(Vec<String>, Vec<ResultRow>), 
             }
             other => return Err(queue.odd(&request, &other)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_core::queue::RunId;
+
+    #[test]
+    fn how_far_a_run_got_is_not_what_is_drawn_first() {
+        let metric = |name: &str| (name.to_string(), "1".to_string());
+        let mut row = ResultRow {
+            run: RunId { sweep: "s".into(), cell: 0, rep: 0 },
+            config: Vec::new(),
+            seconds: 1.0,
+            host: "a".into(),
+            metrics: ["step", "steps", "loss", "epochs", "accuracy"].map(metric).into(),
+            folder: None,
+        };
+        counters_last(&mut row);
+        let names: Vec<&str> = row.metrics.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["loss", "accuracy", "step", "steps", "epochs"]);
     }
 }

@@ -47,8 +47,8 @@ impl Daemon {
         let is_new = |(user, slots): &(&String, &u32)| !known.iter().any(|(name, had)| name == *user && had == *slots);
         let new = of_all.quotas.iter().filter(is_new).map(|(user, slots)| (user, Some(*slots)));
         for (user, slots) in gone.chain(new) {
-            let bound = slots.map_or_else(|| "any number of".into(), |slots| format!("at most {slots}"));
-            self.shared.log.say(format!("{user} may have {bound} processes at once"));
+            let bound = slots.map_or_else(|| "none".into(), |slots| slots.to_string());
+            self.shared.log.say(format!("bound on the processes of {user}: {bound}"));
             self.note(turn, Event::QuotaSet { at: turn.now, user: user.clone(), slots });
         }
     }
