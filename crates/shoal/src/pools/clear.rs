@@ -133,7 +133,7 @@ fn clear(there: &Looked, stop: &dyn Fn() -> bool) -> Result<Vec<(String, String)
             };
             let now: Vec<There> = kinds.into_iter().enumerate().flat_map(of_kind).collect();
             // What nobody has been asked to remove yet is asked at once.
-            let is_new = now.iter().any(|one| goes_by_us(one));
+            let is_new = now.iter().any(goes_by_us);
             let look = if now.is_empty() || is_new { Look::Done } else { Look::GoOn };
             screen.line(format!("still there: {}", count(now.len(), "object")));
             left = Some(now);
