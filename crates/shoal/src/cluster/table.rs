@@ -314,7 +314,7 @@ mod tests {
     fn files_on_their_way_have_a_rate_and_a_time_left() {
         let mib = |n: u64| n << 20;
         let told = |sent, total, ms| on_its_way(sent, total, Duration::from_millis(ms));
-        assert_eq!(told(mib(50), mib(200), 5_000), "50.00 MiB of 200.00 MiB, 10.00 MiB/s, 15.0 s left");
+        assert_eq!(told(mib(50), mib(200), 5_000), "50.00 MiB of 200.00 MiB, 10.00 MiB/s, 15 s left");
         assert_eq!(told(mib(1), mib(200), 10), "1.00 MiB of 200.00 MiB");
         assert_eq!(told(0, mib(200), 5_000), "0 B of 200.00 MiB");
         assert_eq!(told(mib(50), 0, 5_000), "50.00 MiB, 10.00 MiB/s");

@@ -286,4 +286,5 @@ fn work_on(file: &str) {
     eprintln!("  shoal attach {file}          a shell on the head");
     eprintln!("  shoal exec {file} --all CMD  a command on every node");
     eprintln!("  shoal run -f {file} -- CMD   a run over all of them");
+    eprintln!("  shoal serve -f {file}        a queue of experiments over them, for `shoal sweep`");
 }

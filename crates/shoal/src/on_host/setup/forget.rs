@@ -67,6 +67,9 @@ pub fn forget(
     let _ = std::fs::remove_dir(clusters().join(&state.cluster));
     let last = std::fs::remove_dir(clusters()).is_ok();
     if program && last {
+        if is_of_a_queue() {
+            removed.push("(what a queue keeps there stays: `shoal hosts --remove`)".into());
+        }
         remove_program(&mut removed);
     }
     (removed, left)
@@ -150,6 +153,12 @@ fn remove_program(removed: &mut Vec<String>) {
         let _ = folder.parent().map(std::fs::remove_dir);
         let _ = folder.parent().and_then(Path::parent).map(std::fs::remove_dir);
     }
+}
+
+/// Code and environments for runs to come are the queue's, and go with its host, not with the cluster.
+fn is_of_a_queue() -> bool {
+    let folder = clusters().with_file_name("queue");
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn used_by_others(folder: &Path) -> bool {

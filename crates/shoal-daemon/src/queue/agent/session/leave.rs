@@ -29,6 +29,9 @@ impl Session {
         if let Err(e) = room::remove(self.folder.root()) {
             note("agent", format!("{} could not be removed: {e}", self.folder.root().display()));
         }
+        // The folder that such folders are in is ours, too, unless somebody named another. It may hold those of other queues.
+        let above = self.folder.root().parent().filter(|above| above.ends_with(".cache/shoal/queue"));
+        let _ = above.map(std::fs::remove_dir);
         self.end = Some(End::Left);
     }
 

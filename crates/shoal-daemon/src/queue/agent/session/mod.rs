@@ -176,7 +176,7 @@ impl Session {
             if self.told_to_end.to_end() {
                 self.end = Some(End::Left);
             }
-            if self.outbox.is_closed() {
+            if self.outbox.is_closed() && self.leaving.is_none() {
                 self.rest();
                 return Ok(End::Line("the line is broken".into()));
             }
@@ -186,6 +186,8 @@ impl Session {
     fn take(&mut self, event: Event) {
         match event {
             Event::Line(message, body) => self.obey(message, &body),
+            // Told to leave, it has no more to hear, but something to do.
+            Event::LineEnded(_) if self.leaving.is_some() => {}
             Event::LineEnded(why) => self.end = Some(End::Line(why)),
             Event::Keeper(of, message) if of == self.keeper => self.hear_keeper(message),
             Event::KeeperGone(of) if of == self.keeper => self.keeper_gone(),
