@@ -204,7 +204,7 @@ mod tests {
         let notes = notes(&folder, &run.name);
         assert_eq!(run.argv[1..3], ["host", "pod"]);
         let script = fs::read_to_string(notes.join(SCRIPT)).unwrap();
-        assert!(script.contains("export A=b\n") && script.contains("python train.py &"), "{script}");
+        assert!(script.contains("export A=b\n") && script.contains("\npython train.py "), "{script}");
         assert!(!script.contains("CUDA_VISIBLE_DEVICES"), "{script}");
         let ask: Ask = serde_json::from_slice(&fs::read(notes.join(ASK)).unwrap()).unwrap();
         assert_eq!(ask.attempt, start.attempt);
