@@ -3,6 +3,7 @@
 use super::SPACE;
 use crate::bench::queue::child;
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -35,7 +36,10 @@ impl Follow {
 
 impl Drop for Follow {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Its first process is `timeout`, which passes this on and sees to the rest.
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
         let _ = self.child.wait();
     }
 }
