@@ -188,7 +188,9 @@ mod tests {
         let z = from.join("z");
         let remover = std::thread::spawn(move || {
             // The list is made before the first file is there.
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
             while std::fs::read_dir(&to).map_or(0, Iterator::count) == 0 {
+                assert!(std::time::Instant::now() < end, "nothing comes");
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
             std::fs::remove_file(z).expect("it was there");
