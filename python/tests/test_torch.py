@@ -1,4 +1,4 @@
-"""The PyTorch front end, with real PyTorch in real processes; the checks are in torch_checks.py and torch_models.py."""
+"""The PyTorch front end, with real PyTorch in real processes; the checks are in torch_checks/ and torch_models.py."""
 
 import ast
 import importlib.util
@@ -17,8 +17,9 @@ IMPORT = f"sys.path.insert(0, {str(HERE)!r})\n"
 
 def names_of_checks():
     """Read, not imported: that would load PyTorch into this process."""
-    tree = ast.parse((HERE / "torch_checks.py").read_text())
-    marked = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    trees = [ast.parse(file.read_text()) for file in sorted((HERE / "torch_checks").glob("*.py"))]
+    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    marked = [node for node in functions if node.decorator_list]
     return [node.name for node in marked if getattr(node.decorator_list[0], "id", "") == "check"]
 
 

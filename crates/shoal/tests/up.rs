@@ -56,12 +56,21 @@ fn from_nothing_to_up_and_down_again() {
     }
     lab.shoal(&["status", "lab.yaml"]).exits(0).looks_like("status_up");
 
-    // Unchanged: it says what it skips, and why; only start commands run.
-    lab.up(&[])
-        .exits(0)
-        .says("skips files ~/proj, files ~/data, init 1, setup 1, setup 2, setup 3, setup 4 (unchanged)");
-    assert_eq!(lab.ran(2), format!("started {head}"));
-    (0..4).for_each(|i| drop(lab.ran(i)));
+    // Unchanged: it says what it skips, and why, and what runs goes on running.
+    let out = lab.up(&[]).exits(0);
+    let out = out.says("skips files ~/proj, files ~/data, init 1, setup 1, setup 2, setup 3, setup 4 (unchanged)");
+    out.says("start 1 (unchanged, and what it started runs)");
+    (0..4).for_each(|i| assert_eq!(lab.ran(i), "", "host {i}"));
+    // What was started has ended on a worker: there it starts again. On the head: everywhere. And where somebody asks for it.
+    lab.on(2, "pkill -x sleep");
+    lab.shoal(&["status", "lab.yaml"]).exits(4).says("start 1 would run: what it started has ended");
+    lab.up(&[]).exits(0).says("runs start 1 (what it started has ended)");
+    assert_eq!((lab.ran(1), lab.ran(2)), (String::new(), format!("started {head}")));
+    lab.on(0, "pkill -x sleep");
+    lab.up(&[]).exits(0).says("runs start 1 (the head's start runs before it)");
+    (0..4).for_each(|i| assert_eq!(lab.ran(i), format!("started {head}"), "host {i}"));
+    lab.up(&["--restart"]).exits(0).says("runs start 1 (asked for)");
+    (0..4).for_each(|i| assert_eq!(lab.ran(i), format!("started {head}"), "host {i}"));
     lab.up(&["--no-restart"]).exits(0).says("start 1 (--no-restart)");
     assert_eq!(lab.ran(2), "");
 

@@ -49,6 +49,14 @@ fn ray_confirms_four_nodes_runs_a_job_and_is_gone() {
         eprintln!("{status}");
         (status.matches("1 node_").count() == 4).then_some(())
     });
+    // Unchanged, and Ray runs: what people run on it goes on. A node whose Ray has ended gets it again, alone.
+    lab.up(&[]).exits(0).says("all 4 nodes: skips start 1, start 2 (unchanged, and what it started runs)");
+    lab.on(2, "pkill -9 -x raylet");
+    lab.up(&[]).exits(0).says("runs start 1 (with start 2); start 2 (what it started has ended)");
+    support::until(support::LONG, "Ray to see four nodes again", || {
+        let out = lab.hosts.host(0).command("sh").args(["-c", &alive]).env("HOME", "/root").output().ok()?;
+        (String::from_utf8_lossy(&out.stdout).trim() == "4").then_some(())
+    });
     let job = format!(
         "{python} -c \"
 import ray, socket

@@ -22,12 +22,16 @@ pub struct Args {
     pub plan: bool,
 
     /// Set nodes up, but do not run start commands where they have run before.
-    #[arg(long, conflicts_with = "restart_only")]
+    #[arg(long, conflicts_with_all = ["restart_only", "restart"])]
     pub no_restart: bool,
 
-    /// Run start commands only; new nodes are still set up.
+    /// Run start commands only, also where what they started runs; new nodes are still set up.
     #[arg(long)]
     pub restart_only: bool,
+
+    /// Run start commands also where nothing changed and what they started runs. Otherwise that is left alone.
+    #[arg(long, conflicts_with = "restart_only")]
+    pub restart: bool,
 
     /// Of all types of workers together, at least so many.
     #[arg(long, value_name = "N")]
@@ -81,4 +85,4 @@ Environment:
 Examples:
   shoal up cluster.yaml -y
   shoal up cluster.yaml --plan
-  shoal up cluster.yaml -y --restart-only";
+  shoal up cluster.yaml -y --restart";

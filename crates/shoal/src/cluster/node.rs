@@ -12,6 +12,8 @@ use shoal_core::cluster::steps::wire::{Ask, Containing, Doing, Say, Task};
 use shoal_core::cluster::steps::{Action, Kind, NodePlan, Step, Wanted, plan_node};
 use shoal_core::cluster::{Node, Role};
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often we look whether somebody wants us to stop.
@@ -20,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const STOPPING: Duration = Duration::from_secs(10);
 /// How much later than the rest we may hear that the line to a node is cut.
 const NOTICING: Duration = Duration::from_secs(1);
+/// A node that is at work says so every five seconds. One that does not has a disk that hangs, or is not there.
+const SILENT: Duration = Duration::from_secs(90);
 /// Between two attempts to reach a node.
 const RETRY: Duration = Duration::from_millis(500);
 /// A node that goes away more often than this is not set up.
@@ -41,6 +45,10 @@ pub struct Work<'a> {
     pub mesh: Option<&'a Key>,
     /// Seconds that one step may take.
     pub limit_s: Option<u64>,
+    /// Whether the head has been told to start.
+    pub head_starts: AtomicBool,
+    /// The start of the head that runs, once it has been asked.
+    pub epoch: OnceLock<Option<String>>,
 }
 
 pub struct Member<'a> {
@@ -86,6 +94,14 @@ enum Went {
 }
 
 impl Work<'_> {
+    /// Which start of the head the nodes' start commands belong to: this one, or an earlier one that still runs.
+    fn epoch(&self) -> Option<String> {
+        match self.head_starts.load(Ordering::Relaxed) {
+            true => self.common.holder.as_ref().map(|holder| holder.id.clone()),
+            false => self.epoch.get().cloned().flatten(),
+        }
+    }
+
     pub fn is_stopping(&self) -> bool {
         (self.asked)() > 0
     }
@@ -191,9 +207,13 @@ impl<'a> Member<'a> {
         }
         let tasks: Vec<Task> = self.plan.to_run(|kind| kind <= up_to).filter_map(|step| task(step, work)).collect();
         if !tasks.is_empty() {
+            if self.is_head() && tasks.iter().any(|task| task.mark) {
+                work.head_starts.store(true, Ordering::Relaxed);
+            }
             session.ask(&Ask::Run { steps: tasks });
         } else if !waiting {
-            return Went::Through;
+            // Nothing to do is no reason to call a node up that has gone meanwhile.
+            return if session.has_ended() { Went::Cut(None) } else { Went::Through };
         } else {
             session.ask(&Ask::Run { steps: Vec::new() });
         }
@@ -204,9 +224,17 @@ impl<'a> Member<'a> {
     fn listen(&mut self, work: &Work) -> Went {
         let mut current: Option<String> = None;
         let mut stopping: Option<Instant> = None;
+        let mut heard = Instant::now();
         loop {
             let Some(session) = &self.session else { return Went::Cut(current) };
-            match session.hear(LOOK) {
+            let said = session.hear(LOOK);
+            if matches!(said, Heard::Said(_)) {
+                heard = Instant::now();
+            } else if heard.elapsed() > SILENT {
+                work.table.tell(self.i, Event::Said("says nothing any more"));
+                return Went::Cut(current);
+            }
+            match said {
                 Heard::Said(Say::Begun { id }) => {
                     let what = self.step(&id).map(|step| step.what.as_str()).unwrap_or_default();
                     work.table.tell(self.i, Event::Begun { step: &id, what });
@@ -220,6 +248,8 @@ impl<'a> Member<'a> {
                         how if how.is_success() => self.done(&id),
                         Ended::Stopped if work.is_stopping() => return Went::To(Fate::Stopped),
                         how => {
+                            // What it was given beside this is not to be gone on with.
+                            session.ask(&Ask::Stop);
                             let hint = hint(&how, &last);
                             let fault = Fault { last, log: Some(log), hint, ..self.fault(&id, how.to_string()) };
                             return Went::To(Fate::Failed(Box::new(fault)));
@@ -288,6 +318,7 @@ impl<'a> Member<'a> {
                     let how = if session.boot == boot { "is back" } else { "is back, started anew" };
                     work.table.tell(self.i, Event::Said(how));
                     self.plan = plan_node(work.wanted, self.node, Some(&session.known));
+                    self.follow_the_head(work);
                     let steps = self.plan.to_run(|kind| kind != Kind::Connect).count();
                     work.table.tell(self.i, Event::Planned { steps });
                     self.session = Some(session);
@@ -306,6 +337,13 @@ impl<'a> Member<'a> {
                 return Err(Fate::Unreachable(Trouble { what, hint: trouble.hint }));
             }
             std::thread::sleep(RETRY);
+        }
+    }
+
+    /// A worker's part in what happens to its head.
+    pub fn follow_the_head(&mut self, work: &Work) {
+        if !self.is_head() && work.head_starts.load(Ordering::Relaxed) {
+            self.plan.follow_the_head();
         }
     }
 
@@ -339,8 +377,9 @@ fn task(step: &Step, work: &Work) -> Option<Task> {
         }
         Action::Connect | Action::Files(_) | Action::Synced(_) | Action::Mesh => return None,
     };
-    let (id, stamp) = (step.id.clone(), step.stamp.clone());
-    Some(Task { id, stamp, work: doing, limit_s: work.limit_s, mark: step.kind >= Kind::Stop })
+    let (id, stamp, mark) = (step.id.clone(), step.stamp.clone(), step.kind >= Kind::Stop);
+    let epoch = if mark { work.epoch() } else { None };
+    Some(Task { id, stamp, work: doing, limit_s: work.limit_s, mark, epoch })
 }
 
 /// What the last lines of a failure tell those who know them (pure).

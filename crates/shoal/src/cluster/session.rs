@@ -8,6 +8,7 @@ use shoal_hosts::process::End;
 use shoal_hosts::ssh::deliver::{self, Parcel};
 use shoal_hosts::ssh::{Connection, Failure, Settings, Trouble as Reason};
 use shoal_hosts::{Process, lines, local};
+use std::collections::BTreeSet;
 use std::io::{PipeWriter, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Weak};
@@ -91,7 +92,7 @@ impl Session {
         let to = Arc::new(Mutex::new(to));
         keep_alive(Arc::downgrade(&to));
         let blank = shoal_core::cluster::steps::record::NodeRecord::new(&common.cluster);
-        let known = Known { record: blank, container: None };
+        let known = Known { record: blank, container: None, alive: BTreeSet::new() };
         let mut session = Session { to, says, end, known, boot: String::new(), trouble: None };
         let hello = Ask::Hello {
             version: WIRE_VERSION,
@@ -104,8 +105,8 @@ impl Session {
         let deadline = Instant::now() + ANSWER;
         loop {
             match session.hear(deadline.saturating_duration_since(Instant::now())) {
-                Heard::Said(Say::Hello { record, trouble, boot, container }) => {
-                    session.known = Known { record, container };
+                Heard::Said(Say::Hello { record, trouble, boot, container, alive }) => {
+                    session.known = Known { record, container, alive };
                     session.boot = boot;
                     session.trouble = trouble;
                     return Ok(session);
@@ -142,6 +143,11 @@ impl Session {
             Err(RecvTimeoutError::Timeout) => Heard::Nothing,
             Err(RecvTimeoutError::Disconnected) => Heard::Cut,
         }
+    }
+
+    /// Whether the line is known to be at its end. Who went without a word is not found by this.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.hear(Duration::ZERO), Heard::Cut)
     }
 
     /// Says goodbye and waits a little, so that the node is free for the next one when we are gone.

@@ -117,18 +117,15 @@ fn state(plan: &NodePlan, known: &Known) -> State {
     if let Some(state) = failed.next() {
         return state;
     }
+    let unstarted = plan.steps.iter().any(|step| step.kind >= Kind::Stop && !known.record.steps.contains_key(&step.id));
     let behind = plan.steps.iter().find_map(|step| match &step.decision {
+        Decision::Run(_) if unstarted && step.kind >= Kind::Stop => Some(State::NotStarted),
         Decision::Run(because) if *because != Because::Always => {
             Some(State::Behind { step: step.id.clone(), why: because.to_string() })
         }
         _ => None,
     });
-    let unstarted = plan.steps.iter().any(|step| step.kind >= Kind::Stop && !known.record.steps.contains_key(&step.id));
-    match behind {
-        Some(state) => state,
-        None if unstarted => State::NotStarted,
-        None => State::UpToDate,
-    }
+    behind.unwrap_or(State::UpToDate)
 }
 
 fn table(cluster: &Cluster, nodes: &[Node], states: &[State], costs: Option<String>) -> String {

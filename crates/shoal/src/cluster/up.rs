@@ -14,10 +14,12 @@ use crate::signals;
 use serde_json::json;
 use shoal_core::cluster::cloud::preview::{self, Preview};
 use shoal_core::cluster::steps::{Kind, Known, Options, UpPlan, Wanted, plan, render};
-use shoal_core::cluster::{Cluster, Node, Provider};
+use shoal_core::cluster::{Cluster, Node, Provider, Role};
 use shoal_core::outcome::STOPPED;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// How long a node that goes away during set-up is waited for: a machine takes minutes to start anew.
@@ -93,12 +95,17 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
         young: nodes.iter().filter(|node| provider.is_young(node)).map(|node| node.host.name.clone()).collect(),
         mesh: key.as_ref(),
         limit_s: order.limit_s,
+        head_starts: AtomicBool::new(false),
+        epoch: OnceLock::new(),
     };
     let sessions = greet(&work, &nodes);
     if order.plan_only {
         table.close();
         return Ok(show(&plan_of(&work, &sessions), preview.as_ref(), order.json, sessions));
     }
+    let head = nodes.iter().zip(&sessions).find(|(node, _)| node.role == Role::Head);
+    let record = head.and_then(|(_, session)| Some(&session.as_ref().ok()?.known.record));
+    let _ = work.epoch.set(record.and_then(|record| record.epoch()).map(str::to_owned));
     let mut members = assemble(&work, &nodes, sessions);
     carry_out(&work, &mut members);
     table.close();
@@ -232,7 +239,7 @@ fn carry_out(work: &Work, members: &mut [Member]) {
     push::all(work, members);
     each(members.iter_mut().collect(), |member| {
         member.carry_out(work, Kind::Setup);
-        if member.fate.is_none() && member.plan.to_run(|kind| kind >= Kind::Stop).next().is_some() {
+        if member.fate.is_none() && member.plan.starts() {
             work.table.tell(member.i, Event::Doing("set up"));
         }
     });
@@ -250,7 +257,9 @@ fn carry_out(work: &Work, members: &mut [Member]) {
     });
     let head_is_up = up.into_iter().all(|up| up);
     each(members.iter_mut().filter(|member| !member.is_head()).collect(), |worker| {
-        let starts = worker.plan.to_run(|kind| kind >= Kind::Stop).next().is_some();
+        // The head may have gone away meanwhile, and come back without what ran there.
+        worker.follow_the_head(work);
+        let starts = worker.plan.starts();
         if worker.fate.is_none() && starts && !head_is_up && !work.is_stopping() {
             worker.end(work, Fate::NotStarted);
         }

@@ -25,6 +25,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         options: Options {
             no_restart: args.no_restart,
             restart_only: args.restart_only,
+            restart: args.restart,
             no_usage_stats: args.disable_usage_stats,
             normal_shells: args.use_normal_shells,
         },
@@ -47,6 +48,10 @@ fn question(cluster: &Cluster, args: &Args) -> String {
             format!("{} machines in {}, which cost money", workers + 1, aws.region)
         }
     };
-    let what = if args.no_restart { "set-up commands run where needed" } else { "start commands run on all of them" };
+    let what = match args {
+        Args { no_restart: true, .. } => "set-up commands run where needed",
+        Args { restart_only: true, .. } | Args { restart: true, .. } => "start commands run on all of them",
+        _ => "commands run where something changed, and start commands where what they started does not run",
+    };
     format!("bring up cluster {}: {machines}; {what}?", cluster.name)
 }

@@ -22,7 +22,7 @@ pub fn live(tools: &Tools, who: Who, count: usize, round: usize, tell: &mut dyn 
     };
     add("launch", &nodes, until_marked(tools, who, count, round)?);
     let ground = Ground::fresh(tools, who, Starts::Ray, count, round)?;
-    add("first", &nodes, until_ray_runs(&ground)?);
+    add("first", &nodes, until_ray_runs(&ground, &[])?);
     std::thread::sleep(SETTLE);
     add("repeat", &format!("{nodes}, --no-restart"), median(&ground, &["up", "cluster.yaml", "-y", "--no-restart"])?);
     add("exec", &nodes, median(&ground, &["exec", "cluster.yaml", "true"])?);
@@ -34,7 +34,11 @@ pub fn live(tools: &Tools, who: Who, count: usize, round: usize, tell: &mut dyn 
         let seconds = send(&ground)?;
         add("rsync", &format!("{} MB, {nodes}", tools.data_mb), seconds);
     }
-    add("repeat", &nodes, until_ray_runs(&ground)?);
+    // The same command once more; Ray's starts everything anew, ours leaves alone what runs, unless it is asked to.
+    let again = until_ray_runs(&ground, &[])?;
+    add("repeat", &nodes, again);
+    let restart = if who == Who::Ours { until_ray_runs(&ground, &["--restart"])? } else { again };
+    add("restart", &nodes, restart);
     std::thread::sleep(SETTLE);
     add("down", &nodes, ground.timed(&["down", "cluster.yaml", "-y"])?);
     if who == Who::Ours {
@@ -67,11 +71,11 @@ fn until_marked(tools: &Tools, who: Who, count: usize, round: usize) -> Result<f
 }
 
 /// `up`, until Ray has all nodes: with ours they are there when the command ends, Ray's own workers come later.
-fn until_ray_runs(ground: &Ground) -> Result<f64> {
+fn until_ray_runs(ground: &Ground, flags: &[&str]) -> Result<f64> {
     let (hosts, count) = (&ground.hosts, ground.hosts.len());
     let census = Census::ready(hosts, &ground.tools.ray, count)?;
     let began = Instant::now();
-    ground.timed(&["up", "cluster.yaml", "-y"])?;
+    ground.timed(&[&["up", "cluster.yaml", "-y"], flags].concat())?;
     census.complete()?;
     let took = began.elapsed().as_secs_f64();
     status_shows(hosts, &ground.tools.ray, count)?;

@@ -15,8 +15,10 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Because {
-    /// It does every time.
+    /// It does every time: it leaves nothing that could be seen to run still, or is quickly done.
     Always,
+    /// Somebody wants it.
+    Asked,
     /// It never ran there.
     New,
     /// The whole node is new, whatever the options say.
@@ -33,6 +35,10 @@ pub enum Because {
     Interrupted,
     /// The container in which things were set up is not there any more.
     ContainerGone,
+    /// Something of what it left running does not run any more.
+    Ended,
+    /// This start command runs, and they all do or none does.
+    With(String),
 }
 
 /// Why a step is skipped.
@@ -41,6 +47,8 @@ pub enum Because {
 pub enum Why {
     /// It ran, and nothing changed since.
     Unchanged,
+    /// The same, and what it started still runs.
+    Running,
     NoRestart,
     RestartOnly,
 }
@@ -49,6 +57,7 @@ impl std::fmt::Display for Because {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Because::Always => f.write_str("every time"),
+            Because::Asked => f.write_str("asked for"),
             Because::New => f.write_str("never ran here"),
             Because::NewNode => f.write_str("this node is new"),
             Because::Changed => f.write_str("it changed"),
@@ -57,6 +66,8 @@ impl std::fmt::Display for Because {
             Because::Failed(how) => write!(f, "last time: {how}"),
             Because::Interrupted => f.write_str("it was cut off last time"),
             Because::ContainerGone => f.write_str("its container is gone"),
+            Because::Ended => f.write_str("what it started has ended"),
+            Because::With(step) => write!(f, "with {step}"),
         }
     }
 }
@@ -65,6 +76,7 @@ impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Why::Unchanged => "unchanged",
+            Why::Running => "unchanged, and what it started runs",
             Why::NoRestart => "--no-restart",
             Why::RestartOnly => "--restart-only",
         })
@@ -81,13 +93,11 @@ pub fn decide(steps: &mut [Step], known: &Known, options: Options) {
     let is_gone = |step: &Step| before(step).is_some_and(|b| b.outcome == Outcome::Done && b.made != known.container);
     let gone = steps.iter().any(|step| step.kind == Kind::Container && is_gone(step));
     let mut chain: Option<String> = None;
-    for step in steps {
+    let begin = steps.iter().position(|step| step.kind >= Kind::Stop).unwrap_or(steps.len());
+    let (steps, starts) = steps.split_at_mut(begin);
+    for step in steps.iter_mut() {
         let decision = match step.kind {
             Kind::Connect | Kind::Synced | Kind::Efs => Decision::Run(Because::Always),
-            Kind::Stop | Kind::Start if options.no_restart && started && !gone => Decision::Skip(Why::NoRestart),
-            Kind::Stop | Kind::Start if options.no_restart && gone => Decision::Run(Because::ContainerGone),
-            Kind::Stop | Kind::Start if options.no_restart => Decision::Run(Because::NewNode),
-            Kind::Stop | Kind::Start => Decision::Run(Because::Always),
             Kind::Container | Kind::Files if gone => Decision::Run(Because::ContainerGone),
             _ => compare(step, before(step), chain.as_ref().filter(|_| step.kind.is_chained())),
         };
@@ -107,6 +117,47 @@ pub fn decide(steps: &mut [Step], known: &Known, options: Options) {
             chain = Some(step.id.clone());
         }
     }
+    let all = |decision: Decision| starts.iter().map(|_| decision.clone()).collect::<Vec<_>>();
+    let decisions = match options {
+        Options { no_restart: true, .. } if gone => all(Decision::Run(Because::ContainerGone)),
+        Options { no_restart: true, .. } if started => all(Decision::Skip(Why::NoRestart)),
+        Options { no_restart: true, .. } => all(Decision::Run(Because::NewNode)),
+        Options { restart_only: true, .. } | Options { restart: true, .. } => all(Decision::Run(Because::Asked)),
+        _ => begin_again(steps, starts, known),
+    };
+    starts.iter_mut().zip(decisions).for_each(|(step, decision)| step.decision = decision);
+}
+
+/// Start commands run all or not at all: where something before them runs, where one of them is not what ran, and where something of what
+/// they left running has ended. Who runs well is left alone: to start anew is to end people's work.
+fn begin_again(before: &[Step], starts: &[Step], known: &Known) -> Vec<Decision> {
+    let record = |step: &Step| known.record.steps.get(&step.id);
+    let left = |step: &Step| record(step).is_some_and(|record| record.left.is_some());
+    let reason = |step: &Step| match compare(step, record(step), None) {
+        Decision::Skip(_) if left(step) && !known.alive.contains(&step.id) => Some(Because::Ended),
+        Decision::Skip(_) => None,
+        Decision::Run(because) => Some(because),
+    };
+    if let Some(step) =
+        before.iter().filter(|step| step.kind.is_chained()).find(|step| matches!(step.decision, Decision::Run(_)))
+    {
+        let because = |start: &Step| match record(start) {
+            Some(_) => Because::After(step.id.clone()),
+            None => Because::New,
+        };
+        return starts.iter().map(|start| Decision::Run(because(start))).collect();
+    }
+    let reasons: Vec<Option<Because>> = starts.iter().map(reason).collect();
+    let first = starts.iter().zip(&reasons).find(|(_, reason)| reason.is_some()).map(|(step, _)| step.id.clone());
+    let is_removed = |id: &String| id.starts_with("start ") && starts.iter().all(|step| step.id != *id);
+    let otherwise = match first {
+        Some(first) => Decision::Run(Because::With(first)),
+        None if known.record.steps.keys().any(is_removed) => Decision::Run(Because::Changed),
+        None if starts.iter().any(left) => Decision::Skip(Why::Running),
+        None => Decision::Run(Because::Always),
+    };
+    let each = |reason: Option<Because>| reason.map_or_else(|| otherwise.clone(), Decision::Run);
+    reasons.into_iter().map(each).collect()
 }
 
 impl Kind {

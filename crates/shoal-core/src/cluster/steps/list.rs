@@ -11,6 +11,8 @@ use crate::cluster::{Docker, Node, NodeType, Role, shell};
 /// Every process that a start command leaves behind bears this with the cluster's name, so that `down` can find it.
 pub const MARK: &str = "SHOAL_CLUSTER";
 
+const USAGE_STATS: &str = "RAY_USAGE_STATS_ENABLED";
+
 pub fn steps(wanted: &Wanted, node: &Node) -> Vec<Step> {
     let cluster = wanted.cluster;
     let kind = cluster.kind(&node.kind).unwrap_or(&cluster.head);
@@ -50,7 +52,7 @@ fn start_environment(wanted: &Wanted, node: &Node, kind: &NodeType) -> Vec<(Stri
         env.push(("RAY_OVERRIDE_RESOURCES".into(), kind.resources.to_string()));
     }
     if node.role == Role::Head && wanted.options.no_usage_stats {
-        env.push(("RAY_USAGE_STATS_ENABLED".into(), "0".into()));
+        env.push((USAGE_STATS.into(), "0".into()));
     }
     env
 }
@@ -113,9 +115,11 @@ impl List<'_> {
             let mounts = self.wanted.cluster.files.mounts.iter().filter(|mount| names(command, &mount.remote));
             let digests: Vec<&str> =
                 mounts.filter_map(|mount| self.wanted.trees.get(&mount.remote)).map(String::as_str).collect();
+            // Whether Ray reports its use is no reason to end what runs on it.
+            let counts = |(key, _): &&(String, String)| key != USAGE_STATS;
             let own: Vec<&str> = std::iter::once(name)
                 .chain([command.as_str()])
-                .chain(env.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]))
+                .chain(env.iter().filter(counts).flat_map(|(key, value)| [key.as_str(), value.as_str()]))
                 .collect();
             let stamp = Stamp::new(&self.chain, &own, &digests);
             self.chain.clone_from(&stamp.hash);

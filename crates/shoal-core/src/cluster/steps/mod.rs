@@ -11,7 +11,7 @@
 //! | `render` | how is a plan shown |
 
 pub mod decide;
-mod list;
+pub mod list;
 pub mod record;
 pub mod render;
 pub mod stamp;
@@ -19,11 +19,11 @@ pub mod stop;
 pub mod wire;
 
 use super::{Cluster, Node, Role};
-use decide::Decision;
+use decide::{Because, Decision, Why};
 use record::NodeRecord;
 use serde::Serialize;
 use stamp::Stamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::Containing;
 
 /// Everything the plan of an `up` depends on.
@@ -44,6 +44,8 @@ pub struct Wanted<'a> {
 pub struct Options {
     pub no_restart: bool,
     pub restart_only: bool,
+    /// Start commands run, though what they started runs.
+    pub restart: bool,
     /// Ray is told not to report its use.
     pub no_usage_stats: bool,
     /// Commands run without the start-up files of a login.
@@ -56,6 +58,8 @@ pub struct Known {
     pub record: NodeRecord,
     /// The id of the cluster's container that runs there.
     pub container: Option<String>,
+    /// Steps that left something running, all of which still runs.
+    pub alive: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -130,6 +134,17 @@ impl UpPlan {
 }
 
 impl NodePlan {
+    pub fn starts(&self) -> bool {
+        self.to_run(|kind| kind >= Kind::Stop).next().is_some()
+    }
+
+    /// The head starts anew, or has done so without this node: what runs here belongs to what was there before.
+    pub fn follow_the_head(&mut self) {
+        for step in self.steps.iter_mut().filter(|step| step.decision == Decision::Skip(Why::Running)) {
+            step.decision = Decision::Run(Because::After("the head's start".into()));
+        }
+    }
+
     /// The steps that are run, of the kinds that are asked for.
     pub fn to_run(&self, kinds: impl Fn(Kind) -> bool) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(move |step| kinds(step.kind) && matches!(step.decision, Decision::Run(_)))
@@ -138,13 +153,24 @@ impl NodePlan {
 
 /// The plan of all nodes. Those that `known` does not hold could not be asked.
 pub fn plan(wanted: &Wanted, known: &BTreeMap<String, Known>) -> UpPlan {
-    let nodes = wanted.nodes.iter().map(|node| plan_node(wanted, node, known.get(&node.host.name))).collect();
+    let mut nodes: Vec<NodePlan> =
+        wanted.nodes.iter().map(|node| plan_node(wanted, node, known.get(&node.host.name))).collect();
+    // A head that could not be asked starts nothing; which of its starts the workers belong to is not known then.
+    let head = nodes.iter().find(|plan| plan.role == Role::Head && known.contains_key(&plan.node));
+    let is_new = head.is_some_and(NodePlan::starts);
+    let epoch = head.map(|plan| known[&plan.node].record.epoch());
+    for plan in nodes.iter_mut().filter(|plan| plan.role == Role::Worker) {
+        let its = known.get(&plan.node).and_then(|known| known.record.epoch());
+        if is_new || epoch.is_some_and(|epoch| epoch != its) {
+            plan.follow_the_head();
+        }
+    }
     UpPlan { cluster: wanted.cluster.name.clone(), nodes }
 }
 
-/// The plan of one node; the other nodes' states have no part in it.
+/// The plan of one node by itself: whether its head starts anew is not asked here.
 pub fn plan_node(wanted: &Wanted, node: &Node, known: Option<&Known>) -> NodePlan {
-    let blank = Known { record: NodeRecord::new(&wanted.cluster.name), container: None };
+    let blank = Known { record: NodeRecord::new(&wanted.cluster.name), container: None, alive: BTreeSet::new() };
     let known = known.unwrap_or(&blank);
     let mut steps = list::steps(wanted, node);
     decide::decide(&mut steps, known, wanted.options);

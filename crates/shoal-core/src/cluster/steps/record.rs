@@ -24,6 +24,19 @@ pub struct StepRecord {
     /// The container that it made, where it made one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
+    /// What it left running, where it left something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
+    /// Of start commands: which start of the head they belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+}
+
+/// Processes that outlive the command that started them: of this boot, each by its number and the moment it began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    pub boot: String,
+    pub processes: Vec<(u32, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +101,11 @@ impl NodeRecord {
         !self.steps.values().any(|step| step.outcome == Outcome::Done)
     }
 
+    /// The start of the head to which the node's last start command belongs.
+    pub fn epoch(&self) -> Option<&str> {
+        self.steps.iter().filter(|(id, _)| id.starts_with("start ")).find_map(|(_, step)| step.epoch.as_deref())
+    }
+
     pub fn failed(&self) -> impl Iterator<Item = (&str, &StepRecord)> {
         self.steps.iter().filter(|(_, step)| step.outcome != Outcome::Done).map(|(id, step)| (id.as_str(), step))
     }
@@ -100,7 +118,7 @@ mod tests {
     /// WIRE-1: what nodes have kept since this version must be read for ever, or the version changes.
     #[test]
     fn a_kept_record_is_read() {
-        let kept = r#"{"version":1,"cluster":"lab","steps":{"container":{"stamp":{"hash":"h","own":"o","files":""},"outcome":"done","at_ms":5,"made":"c0ffee"},"setup 1":{"stamp":{"hash":"a","own":"b","files":"c"},"outcome":"done","at_ms":7},"setup 2":{"stamp":{"hash":"d","own":"e","files":""},"outcome":{"failed":{"code":3}},"at_ms":8},"start 1":{"stamp":{"hash":"f","own":"g","files":""},"outcome":"begun","at_ms":9}}}"#;
+        let kept = r#"{"version":1,"cluster":"lab","steps":{"container":{"stamp":{"hash":"h","own":"o","files":""},"outcome":"done","at_ms":5,"made":"c0ffee"},"setup 1":{"stamp":{"hash":"a","own":"b","files":"c"},"outcome":"done","at_ms":7},"setup 2":{"stamp":{"hash":"d","own":"e","files":""},"outcome":{"failed":{"code":3}},"at_ms":8},"start 1":{"stamp":{"hash":"f","own":"g","files":""},"outcome":"begun","at_ms":9},"start 2":{"stamp":{"hash":"f","own":"g","files":""},"outcome":"done","at_ms":9,"left":{"boot":"b","processes":[[7,1234]]},"epoch":"7-1"}}}"#;
         let record = NodeRecord::read("lab", kept).expect("it is read");
         assert_eq!(record.steps["setup 2"].outcome, Outcome::Failed(Ended::Code(3)));
         assert_eq!(serde_json::to_string(&record).expect("text"), kept);

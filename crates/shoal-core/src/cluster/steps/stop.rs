@@ -28,6 +28,12 @@ pub fn may_be_ray(command_line: &str) -> bool {
     PARTS.iter().any(|part| lower.contains(part))
 }
 
+/// One of the two processes without which there is no node of Ray.
+pub fn is_of_ray(command_line: &str) -> bool {
+    let program = command_line.split_whitespace().next().unwrap_or_default();
+    matches!(program.rsplit('/').next(), Some("gcs_server" | "raylet"))
+}
+
 /// A node of Ray says farewell to this one before it ends, and waits half a minute for it if it is gone.
 pub fn ends_last(command_line: &str) -> bool {
     let program = command_line.split_whitespace().next().unwrap_or_default();
@@ -36,7 +42,7 @@ pub fn ends_last(command_line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ends_last, may_be_ray, only_stops_ray, stop_command};
+    use super::{ends_last, is_of_ray, may_be_ray, only_stops_ray, stop_command};
 
     #[test]
     fn what_only_stops_ray_is_told_from_what_does_more() {
@@ -68,6 +74,7 @@ mod tests {
             ("", false, false),
         ] {
             assert_eq!((may_be_ray(line), ends_last(line)), (ray, last), "{line}");
+            assert_eq!(is_of_ray(line), last || line.contains("raylet/raylet"), "{line}");
         }
     }
 

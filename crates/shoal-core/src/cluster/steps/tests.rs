@@ -1,7 +1,7 @@
 //! Tables over the plan: what runs after what happened.
 
 use super::decide::{Because, Decision, Why};
-use super::record::{Ended, NodeRecord, Outcome, StepRecord};
+use super::record::{Ended, Left, NodeRecord, Outcome, StepRecord};
 use super::*;
 use crate::cluster::{Auth, Docker, Files, Local, Machine, Mount, NodeType, Provider};
 use crate::fleet::{Host, Reach, Slots};
@@ -81,9 +81,21 @@ impl World {
         let mut record = NodeRecord::new("lab");
         for step in self.plan(i, None).steps.into_iter().filter(|step| step.kind != Kind::Connect) {
             let made = (step.kind == Kind::Container).then(|| "c1".to_string());
-            record.steps.insert(step.id, StepRecord { stamp: step.stamp, outcome: Outcome::Done, at_ms: 1, made });
+            let record_of =
+                StepRecord { stamp: step.stamp, outcome: Outcome::Done, at_ms: 1, made, left: None, epoch: None };
+            record.steps.insert(step.id, record_of);
         }
-        Known { record, container: self.cluster.docker.as_ref().map(|_| "c1".to_string()) }
+        let container = self.cluster.docker.as_ref().map(|_| "c1".to_string());
+        Known { record, container, alive: BTreeSet::new() }
+    }
+
+    /// As `done`, and what this start command left running runs.
+    fn running(&self, i: usize, start: &str) -> Known {
+        let mut known = self.done(i);
+        let left = Left { boot: "b".into(), processes: vec![(7, 1)] };
+        known.record.steps.get_mut(start).expect("a start command").left = Some(left);
+        known.alive.insert(start.into());
+        known
     }
 }
 
@@ -132,12 +144,81 @@ fn a_new_node_gets_everything_in_order() {
 }
 
 #[test]
-fn nothing_changed_and_only_the_start_commands_run() {
+fn nothing_changed_and_only_start_commands_run_that_leave_nothing_running() {
     let world = World::new();
     let plan = world.plan(0, Some(&world.done(0)));
     assert_eq!(told(&plan), "-files ~/proj -files /data -init 1 -setup 1 -setup 2 -setup 3 +start 1 +start 2");
     assert_eq!(because(&plan, "setup 2"), &Decision::Skip(Why::Unchanged));
     assert_eq!(because(&plan, "start 1"), &Decision::Run(Because::Always));
+}
+
+/// Who runs well is left alone: to start anew ends people's work.
+#[test]
+fn what_runs_is_started_anew_only_for_a_reason() {
+    let mut world = World::new();
+    let known = world.running(0, "start 2");
+    let of = |plan: &NodePlan| (because(plan, "start 1").clone(), because(plan, "start 2").clone());
+    let both = |decision: Decision| (decision.clone(), decision);
+    let running = both(Decision::Skip(Why::Running));
+    assert_eq!(of(&world.plan(0, Some(&known))), running);
+
+    let mut ended = known.clone();
+    ended.alive.clear();
+    let (with, why) = (Decision::Run(Because::With("start 2".into())), Decision::Run(Because::Ended));
+    assert_eq!(of(&world.plan(0, Some(&ended))), (with.clone(), why));
+    let mut cut = known.clone();
+    cut.record.steps.get_mut("start 2").expect("a step").outcome = Outcome::Begun;
+    assert_eq!(of(&world.plan(0, Some(&cut))), (with, Decision::Run(Because::Interrupted)));
+    // One that the file does not have any more; its like still runs.
+    let mut more = known.clone();
+    let third = more.record.steps["start 2"].clone();
+    more.record.steps.insert("start 3".into(), third);
+    assert_eq!(of(&world.plan(0, Some(&more))), both(Decision::Run(Because::Changed)));
+
+    // Files are no reason, unless commands name them.
+    world.trees.insert("/data".into(), "d2".into());
+    assert_eq!(of(&world.plan(0, Some(&known))), running);
+    world.trees.insert("~/proj".into(), "p2".into());
+    assert_eq!(of(&world.plan(0, Some(&known))), both(Decision::Run(Because::After("setup 2".into()))));
+    let mut world = World::new();
+    world.options.no_usage_stats = true;
+    assert_eq!(of(&world.plan(0, Some(&known))), running);
+    world.cluster.head.setup_commands[2] = "echo steady".into();
+    assert_eq!(of(&world.plan(0, Some(&known))), both(Decision::Run(Because::After("setup 3".into()))));
+    world.options.no_restart = true;
+    assert_eq!(of(&world.plan(0, Some(&known))), both(Decision::Skip(Why::NoRestart)));
+
+    let mut world = World::new();
+    for (restart, restart_only) in [(true, false), (false, true)] {
+        world.options = Options { restart, restart_only, ..Options::default() };
+        assert_eq!(of(&world.plan(0, Some(&known))), both(Decision::Run(Because::Asked)));
+    }
+}
+
+#[test]
+fn workers_start_anew_with_their_head() {
+    let world = World::new();
+    let wanted = Wanted {
+        cluster: &world.cluster,
+        nodes: &world.nodes,
+        trees: &world.trees,
+        mesh: None,
+        efs: None,
+        options: world.options,
+    };
+    let both = |head: Known| [("h".to_string(), head), ("w".to_string(), world.running(1, "start 1"))].into();
+    let decision = |head: Known| because(&plan(&wanted, &both(head)).nodes[1], "start 1").clone();
+    assert_eq!(decision(world.running(0, "start 2")), Decision::Skip(Why::Running));
+    let anew = Decision::Run(Because::After("the head's start".into()));
+    let mut gone = world.running(0, "start 2");
+    gone.alive.clear();
+    assert_eq!(decision(gone), anew);
+    // It did so when this worker was away; or nobody can ask it, and it starts nothing.
+    let mut since = world.running(0, "start 2");
+    since.record.steps.get_mut("start 2").expect("a step").epoch = Some("7-1".into());
+    assert_eq!(decision(since), anew);
+    let alone = [("w".to_string(), world.running(1, "start 1"))].into();
+    assert_eq!(because(&plan(&wanted, &alone).nodes[1], "start 1"), &Decision::Skip(Why::Running));
 }
 
 #[test]
@@ -269,7 +350,7 @@ worker w, w2 (new)
   run   setup 1: apt install x  (never ran here)
   run   setup 2: pip install -r ~/proj/requirements.txt  (never ran here)
   run   setup 3: echo ready  (never ran here)
-  run   start 1: ray start --address=$RAY_HEAD_IP:6379  (every time)
+  run   start 1: ray start --address=$RAY_HEAD_IP:6379  (never ran here)
 
 16 steps would run, 6 would be skipped
 ";

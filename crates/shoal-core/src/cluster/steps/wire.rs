@@ -5,6 +5,7 @@ use super::stamp::Stamp;
 use crate::cluster::docker::{container_stop, in_container};
 use crate::cluster::{Docker, Mount, Role, TypeDocker};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Changes whenever the meaning of a field does. Both sides are the same file, so that a difference is a mistake, not a case to handle.
 pub const WIRE_VERSION: u32 = 1;
@@ -63,6 +64,9 @@ pub struct Task {
     pub limit_s: Option<u64>,
     /// Whether what it leaves behind is the cluster's, and ends with it.
     pub mark: bool,
+    /// Of a start command: which start of the head it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +137,9 @@ pub enum Say {
         trouble: Option<String>,
         boot: String,
         container: Option<String>,
+        /// Steps that left something running, all of which still runs.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        alive: BTreeSet<String>,
     },
     Locked {
         holder: Option<Holder>,
@@ -152,6 +159,8 @@ pub enum Say {
         last: Vec<String>,
         log: String,
     },
+    /// A step is still at it, and so am I.
+    Beat,
     /// All steps are done, or the first failure was said.
     Idle,
     Forgot {
@@ -187,7 +196,7 @@ mod tests {
         let asks = [
             r#"{"ask":"hello","version":1,"cluster":"lab","holder":{"id":"7-1","who":"ann","verb":"up","pid":7,"machine":"desk","since_ms":1},"container":{"engine":["podman"],"name":"ray","stop":["true"]},"silence_s":20}"#,
             r#"{"ask":"run","steps":[{"id":"setup 1","stamp":{"hash":"a","own":"b","files":""},"work":{"program":["true"]},"limit_s":null,"mark":false}]}"#,
-            r#"{"ask":"run","steps":[{"id":"start 1","stamp":{"hash":"a","own":"b","files":""},"work":{"stop_ray":["ray","stop"]},"limit_s":null,"mark":true}]}"#,
+            r#"{"ask":"run","steps":[{"id":"start 1","stamp":{"hash":"a","own":"b","files":""},"work":{"stop_ray":["ray","stop"]},"limit_s":null,"mark":true,"epoch":"7-1"}]}"#,
             r#"{"ask":"run","steps":[{"id":"container","stamp":{"hash":"a","own":"b","files":""},"work":{"container":{"docker":{"head_image":"i","worker_image":"i","container_name":"ray","pull_before_run":false,"head_run_options":[],"worker_run_options":[],"detect_runtime":true,"detect_shm_size":true,"use_podman":true},"role":"head","kind":null,"mounts":[{"remote":"~/x","local":"/x"}],"anew":true}},"limit_s":5,"mark":false}]}"#,
             r#"{"ask":"mesh","id":"mesh","stamp":{"hash":"a","own":"b","files":""},"private":"k","public":"p","addresses":["10.0.0.1"]}"#,
             r#"{"ask":"note","id":"files ~/x","stamp":{"hash":"a","own":"b","files":"c"},"done":true}"#,
@@ -203,11 +212,13 @@ mod tests {
         let says = [
             r#"{"say":"ready","version":1}"#,
             r#"{"say":"hello","record":{"version":1,"cluster":"lab","steps":{}},"trouble":null,"boot":"b","container":null}"#,
+            r#"{"say":"hello","record":{"version":1,"cluster":"lab","steps":{}},"trouble":null,"boot":"b","container":null,"alive":["start 2"]}"#,
             r#"{"say":"locked","holder":null}"#,
             r#"{"say":"begun","id":"setup 1"}"#,
             r#"{"say":"line","id":"setup 1","text":"hi"}"#,
             r#"{"say":"ended","id":"setup 1","how":{"code":3},"ms":5,"last":["hi"],"log":"/l"}"#,
             r#"{"say":"ended","id":"setup 1","how":{"timed_out":5},"ms":5,"last":[],"log":"/l"}"#,
+            r#"{"say":"beat"}"#,
             r#"{"say":"idle"}"#,
             r#"{"say":"forgot","removed":["r"],"left":["l"]}"#,
             r#"{"say":"trouble","what":"w","hint":"h"}"#,

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 /// The end of a short program is seen sooner.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// How often the client hears that we are there while a program has nothing to say.
+const BEAT: Duration = Duration::from_secs(5);
 /// How long a program may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -132,7 +134,7 @@ fn start(words: &[String], log: &File, mark: Option<&str>) -> Result<Child, Stri
 }
 
 fn watch(mut child: Child, inbox: &Inbox, task: &Task, output: &mut Output, deadline: Option<(u64, Instant)>) -> Ended {
-    let mut nap = FIRST_LOOK;
+    let (mut nap, mut beat) = (FIRST_LOOK, Instant::now());
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return ended(status),
@@ -146,8 +148,12 @@ fn watch(mut child: Child, inbox: &Inbox, task: &Task, output: &mut Output, dead
             end(&mut child);
             return Ended::TimedOut(s);
         }
+        if beat.elapsed() >= BEAT {
+            beat = Instant::now();
+            let _ = say(&Say::Beat);
+        }
         match inbox.wait(nap) {
-            Heard::Said(Ask::Stop) | Heard::Gone => {
+            Heard::Said(Ask::Stop | Ask::Bye) | Heard::Gone => {
                 end(&mut child);
                 return Ended::Stopped;
             }

@@ -2,7 +2,7 @@
 
 use super::inbox::Inbox;
 use super::state::{State, clusters};
-use super::{ASKING, command, mesh, ray, running};
+use super::{ASKING, command, left, mesh, ray, running};
 use crate::on_host::bounded;
 use rustix::process::Signal;
 use shoal_core::cluster::steps::stamp::Stamp;
@@ -35,6 +35,7 @@ pub fn forget(
             work: Doing::Program(words),
             limit_s: Some(STOPPING_S),
             mark: false,
+            epoch: None,
         };
         let ran = command::run(state, inbox, &task);
         if !ran.how.is_success() {
@@ -95,16 +96,8 @@ fn remove_container(container: &Container, removed: &mut Vec<String>, left: &mut
     }
 }
 
-/// What start commands left behind, by the mark they gave it. Processes of other users cannot be looked into, nor ended.
 fn ours(cluster: &str) -> Vec<Process> {
-    let mark = format!("SHOAL_CLUSTER={cluster}");
-    let bears = |process: &Process| {
-        let environ = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    };
-    let me = std::process::id();
-    let all = proc::scan().into_iter().filter(|stat| !stat.is_zombie()).map(|stat| stat.process);
-    all.filter(|process| process.pid != me).filter(bears).collect()
+    left::marked(cluster).into_iter().map(|stat| stat.process).collect()
 }
 
 /// Whether all that might be of Ray here bears this cluster's mark.

@@ -6,6 +6,7 @@
 //! | `state` | where is the node's record, and how is it kept; who holds the node |
 //! | `command` | how is one program run, watched and ended |
 //! | `output` | what of a program's output is passed on |
+//! | `left` | what do start commands leave running, and does it still run |
 //! | `ray` | is anything of Ray here, and whose is it |
 //! | `mesh` | how may nodes log in to each other |
 //! | `forget` | what has to go, and what is left |
@@ -13,6 +14,7 @@
 mod command;
 mod forget;
 mod inbox;
+mod left;
 mod mesh;
 mod output;
 mod ray;
@@ -20,6 +22,7 @@ mod state;
 
 use inbox::{Heard, Inbox};
 use shoal_core::cluster::steps::record::{Ended, Outcome, StepRecord};
+use shoal_core::cluster::steps::stamp::Stamp;
 use shoal_core::cluster::steps::wire::{self, Ask, Container, Say, Task, WIRE_VERSION};
 use shoal_daemon::records::unix_ms;
 use state::{Held, State};
@@ -64,7 +67,8 @@ pub fn main() -> ExitCode {
             let running = container.as_ref().and_then(running);
             let record = node.state.record.clone();
             let boot = shoal_daemon::proc::machine().boot;
-            if say(&Say::Hello { record, trouble, boot, container: running }).is_err() {
+            let alive = left::alive(&record, &boot);
+            if say(&Say::Hello { record, trouble, boot, container: running, alive }).is_err() {
                 return ExitCode::FAILURE;
             }
             node.container = container;
@@ -100,11 +104,12 @@ struct Node {
     container: Option<Container>,
     /// Held for as long as this program lives.
     lock: Option<std::fs::File>,
+    left: left::Watch,
 }
 
 impl Node {
     fn open(cluster: &str, inbox: Inbox) -> std::io::Result<Node> {
-        Ok(Node { state: State::open(cluster)?, inbox, container: None, lock: None })
+        Ok(Node { state: State::open(cluster)?, inbox, container: None, lock: None, left: left::Watch::default() })
     }
 
     fn serve(&mut self) -> ExitCode {
@@ -130,7 +135,11 @@ impl Node {
                     let (removed, left) = forget::forget(&self.state, &self.inbox, stop, container, program);
                     say(&Say::Forgot { removed, left })
                 }
-                Ask::Bye => return ExitCode::SUCCESS,
+                Ask::Bye => {
+                    // Without it, the next `up` only does more than it has to.
+                    let _ = self.look_again();
+                    return ExitCode::SUCCESS;
+                }
                 _ => Ok(()),
             };
             if let Err(e) = said {
@@ -141,11 +150,19 @@ impl Node {
 
     fn run(&mut self, steps: &[Task]) -> std::io::Result<()> {
         for task in steps {
+            if task.mark {
+                self.state.forget_starts_after(&task.id);
+            }
             self.note(&task.id, task.stamp.clone(), Outcome::Begun)?;
             say(&Say::Begun { id: task.id.clone() })?;
             let began = Instant::now();
+            if task.mark {
+                self.left.begin(&self.state.cluster);
+            }
             let ran = command::run(&self.state, &self.inbox, task);
-            self.note(&task.id, task.stamp.clone(), outcome(&ran.how))?;
+            let left = task.mark.then(|| self.left.of(&task.id, &self.state.cluster)).flatten();
+            let to = outcome(&ran.how);
+            self.put(&task.id, StepRecord { left, epoch: task.epoch.clone(), ..done(task.stamp.clone(), to) })?;
             let good = ran.how.is_success();
             self.ended(&task.id, ran.how, began, ran.last)?;
             if !good {
@@ -155,18 +172,37 @@ impl Node {
         say(&Say::Idle)
     }
 
-    fn note(&mut self, id: &str, stamp: shoal_core::cluster::steps::stamp::Stamp, to: Outcome) -> std::io::Result<()> {
-        let made = match (&self.container, id == "container" && to == Outcome::Done) {
+    fn note(&mut self, id: &str, stamp: Stamp, to: Outcome) -> std::io::Result<()> {
+        self.put(id, done(stamp, to))
+    }
+
+    fn put(&mut self, id: &str, step: StepRecord) -> std::io::Result<()> {
+        let made = match (&self.container, id == "container" && step.outcome == Outcome::Done) {
             (Some(container), true) => running(container),
             _ => None,
         };
-        self.state.put(id, StepRecord { stamp, outcome: to, at_ms: unix_ms(), made })
+        self.state.put(id, StepRecord { made, ..step })
+    }
+
+    /// Some of what commands leave goes by itself a moment later: helpers of theirs, not what they are for.
+    fn look_again(&mut self) -> std::io::Result<()> {
+        for (id, left) in self.left.again(&self.state.cluster) {
+            let step = self.state.record.steps.get(&id).cloned();
+            if let Some(step) = step.filter(|step| step.left != left) {
+                self.state.put(&id, StepRecord { left, ..step })?;
+            }
+        }
+        Ok(())
     }
 
     fn ended(&self, id: &str, how: Ended, began: Instant, last: Vec<String>) -> std::io::Result<()> {
         let log = self.state.log(id).display().to_string();
         say(&Say::Ended { id: id.into(), how, ms: began.elapsed().as_millis() as u64, last, log })
     }
+}
+
+fn done(stamp: Stamp, outcome: Outcome) -> StepRecord {
+    StepRecord { stamp, outcome, at_ms: unix_ms(), made: None, left: None, epoch: None }
 }
 
 fn outcome(how: &Ended) -> Outcome {

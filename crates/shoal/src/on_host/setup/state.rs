@@ -90,6 +90,14 @@ impl State {
         write_beside(&self.file(), &serde_json::to_vec(&self.record)?)
     }
 
+    /// Start commands are one whole: once one begins, those behind it have not run. It is kept with the next word that is.
+    pub fn forget_starts_after(&mut self, id: &str) {
+        let number = |id: &str| id.strip_prefix("start ").and_then(|n| n.parse::<u32>().ok());
+        if let Some(first) = number(id) {
+            self.record.steps.retain(|id, _| number(id).is_none_or(|n| n < first));
+        }
+    }
+
     /// Takes the node for somebody, or tells who has it.
     pub fn hold(&self, holder: &Holder) -> io::Result<Held> {
         private_folder(&self.folder.join("logs"))?;
