@@ -91,6 +91,9 @@ pub enum FromHost {
         alive: Vec<Attempt>,
         ended: Vec<Ended>,
         trees: Vec<String>,
+        /// Ended as well; what is to be said of them comes behind this word.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        owed: Vec<Attempt>,
     },
     Began {
         attempt: Attempt,

@@ -20,8 +20,6 @@ use std::time::Instant;
 
 /// Of one message to the daemon.
 const PAGE: usize = 1 << 20;
-/// Folders of runs that did not succeed, at most.
-const ASIDE: usize = 200;
 
 impl Session {
     pub fn hear_keeper(&mut self, message: FromKeeper) {
@@ -173,16 +171,6 @@ impl Session {
                 self.trash(&entry.path());
             }
         }
-        let mut aside: Vec<_> = fs::read_dir(self.folder.attempts())
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| !entry.file_name().to_str().is_some_and(|name| self.runs.contains_key(name)))
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-            .collect();
-        aside.sort();
-        let many = aside.len().saturating_sub(ASIDE);
-        aside.drain(..many).for_each(|(_, path)| self.trash(&path));
     }
 
     /// Out of the way at once, gone later: somebody may need the name before a large folder is removed.
@@ -238,18 +226,11 @@ impl Session {
         if !self.hello || self.ends.is_empty() {
             return;
         }
-        let (mut page, mut bytes) = (Vec::new(), 0);
-        for ended in std::mem::take(&mut self.ends) {
-            bytes +=
-                400 + ended.tail.len() * 2 + ended.metrics.iter().map(|(a, b)| a.len() + b.len() + 8).sum::<usize>();
-            page.push(ended);
-            if bytes > PAGE {
-                self.outbox.say(&FromHost::Ended { ended: std::mem::take(&mut page) });
-                bytes = 0;
-            }
-        }
-        if !page.is_empty() {
-            self.outbox.say(&FromHost::Ended { ended: page });
+        let mut ends = std::mem::take(&mut self.ends);
+        while !ends.is_empty() {
+            let rest = ends.split_off(page(&ends));
+            self.outbox.say(&FromHost::Ended { ended: ends });
+            ends = rest;
         }
     }
 
@@ -261,6 +242,8 @@ impl Session {
         let Some(Known::Told(ended)) = self.runs.remove(name) else { return };
         if ended.ending.success() {
             self.rubbish.push(self.folder.work().join(name));
+        } else {
+            self.one_more_aside();
         }
         if self.pool.is_some() {
             self.rubbish.push(pods::notes(&self.folder, name));
@@ -309,6 +292,18 @@ impl Session {
             }
         }
     }
+}
+
+/// How many of these go into one message: one at least.
+pub fn page(ends: &[Ended]) -> usize {
+    let mut bytes = 0;
+    let fits = |ended: &&Ended| {
+        let metrics: usize = ended.metrics.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        bytes += 400 + ended.attempt.run.sweep.len() + ended.tail.len() * 2 + metrics;
+        bytes <= PAGE
+    };
+    let count = ends.iter().take_while(fits).count();
+    count.max(1).min(ends.len())
 }
 
 fn never_began(attempt: Attempt, rank: u32, ending: Ending, at: u64) -> Ended {

@@ -77,7 +77,8 @@ impl Talk<'_> {
             framing::read_preamble(&mut from)?;
             self.outbox.hear();
         }
-        let Some((FromHost::Hello { version, facts, alive, ended, .. }, _)) = framing::read_message(&mut from)? else {
+        let Some((FromHost::Hello { version, facts, alive, ended, owed, .. }, _)) = framing::read_message(&mut from)?
+        else {
             return Err(FramingError::Message("the agent's first word was not hello".into()));
         };
         if version != LINE_VERSION {
@@ -88,7 +89,7 @@ impl Talk<'_> {
         self.outbox.hear();
         self.up = true;
         let (host, outbox) = (self.host.to_string(), self.outbox.clone());
-        self.shared.post(Message::Up(Box::new(Up { host, line: self.line, outbox, facts, alive, ended })));
+        self.shared.post(Message::Up(Box::new(Up { host, line: self.line, outbox, facts, alive, ended, owed })));
         while let Some((message, body)) = framing::read_message::<FromHost>(&mut from)? {
             self.outbox.hear();
             if self.outbox.closed().is_some() || !self.take(message, body) {
