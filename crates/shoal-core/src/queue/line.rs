@@ -54,6 +54,9 @@ pub enum ToHost {
     Published {
         attempt: Attempt,
         problem: Option<String>,
+        /// The problem may pass: they are to be sent again after a while.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        later: bool,
         /// Whose, of a gang: several of its processes may be on one host.
         #[serde(default, skip_serializing_if = "is_first")]
         rank: u32,

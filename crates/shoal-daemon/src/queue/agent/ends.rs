@@ -132,7 +132,9 @@ impl Session {
                     if let Some(attempt) = attempt {
                         let now = crate::records::unix_ms();
                         let why = "the keeper of its host was killed before it began".to_string();
-                        self.done(never_began(attempt, 0, Ending::lost(why), now));
+                        let ranks = self.gangs.get(&attempt).into_iter().flatten().copied();
+                        let rank = rank_of(&name, &attempt, ranks);
+                        self.done(never_began(attempt, rank, Ending::lost(why), now));
                     }
                 }
             }
@@ -294,6 +296,11 @@ impl Session {
     }
 }
 
+/// Which process of its gang has this name; whoever is alone is the first.
+fn rank_of(called: &str, attempt: &Attempt, mut others: impl Iterator<Item = u32>) -> u32 {
+    others.find(|rank| name(attempt, *rank) == called).unwrap_or(0)
+}
+
 /// How many of these go into one message: one at least.
 pub fn page(ends: &[Ended]) -> usize {
     let mut bytes = 0;
@@ -320,5 +327,20 @@ fn never_began(attempt: Attempt, rank: u32, ending: Ending, at: u64) -> Ended {
         metrics: Vec::new(),
         tail: String::new(),
         results: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::start;
+    use super::*;
+
+    #[test]
+    fn whoever_is_forgotten_ends_under_its_own_number() {
+        let attempt = start("mlp", 3).attempt;
+        for rank in [0, 1, 12] {
+            assert_eq!(rank_of(&name(&attempt, rank), &attempt, [1, 12].into_iter()), rank);
+        }
+        assert_eq!(rank_of(&name(&attempt, 0), &attempt, std::iter::empty()), 0);
     }
 }

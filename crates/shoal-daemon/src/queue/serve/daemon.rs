@@ -109,6 +109,14 @@ impl Daemon {
     /// Applied now, in the journal at the end of the turn.
     pub(super) fn note(&mut self, turn: &mut Turn, event: Event) {
         self.queue.apply(&event);
+        match &event {
+            Event::Ended { ended, .. } => self.live.ends(&ended.attempt),
+            Event::HostLost { .. } | Event::HostRemoved { .. } => {
+                let queue = &self.queue;
+                self.live.keep_only(|attempt| queue.live(attempt).is_some());
+            }
+            _ => {}
+        }
         turn.events.push(event);
     }
 

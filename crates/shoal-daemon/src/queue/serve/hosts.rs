@@ -178,7 +178,6 @@ impl Daemon {
         let (attempt, rank) = (ended.attempt.clone(), ended.rank);
         if self.queue.is_live_on(&attempt, host) {
             self.note(turn, Event::Ended { at: turn.now, host: host.into(), ended: Box::new(ended) });
-            self.live.ends(&attempt);
         }
         self.troubles.ends(host, &attempt);
         let gang = rank > 0 || self.queue.sweep(&attempt.run.sweep).is_some_and(|sweep| sweep.wants.ranks > 1);

@@ -7,6 +7,10 @@ use super::daemon::Daemon;
 use super::message::Up;
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::line::ToHost;
+use std::time::Duration;
+
+/// Longer than an agent that calls waits before it calls again.
+const OUT_OF_USE: Duration = Duration::from_secs(60);
 
 /// Whom a host is the same as.
 pub(super) struct Twin {
@@ -36,8 +40,12 @@ impl Daemon {
             let facts = self.queue.host(&policy.name).and_then(|(_, facts)| facts);
             (policy.name.as_str(), facts)
         });
-        let Some(first) = same_place(hosts, &up.host, &up.facts).map(str::to_string) else { return false };
+        let first = same_place(hosts, &up.host, &up.facts).map(str::to_string);
         let name = &up.host;
+        let Some(first) = first.filter(|first| self.is_in_the_way(first)) else {
+            self.twins.remove(name);
+            return false;
+        };
         let why = format!(
             "{name} is the same machine and user as {first}, which is a host of this queue already; a machine can have one name for each of its users. Leave one of the two out of the fleet file, and take it away here: shoal hosts --remove {name}"
         );
@@ -48,6 +56,13 @@ impl Daemon {
         self.twins.insert(name.clone(), Twin { first, at: (*up.facts).clone() });
         self.see_to_dialers();
         true
+    }
+
+    /// One that only ever called, has not done so for a while, and has nothing there, is a name that nobody uses any more.
+    fn is_in_the_way(&self, first: &str) -> bool {
+        let is_reached = self.queue.host(first).is_some_and(|(policy, _)| policy.reach.is_some());
+        let is_there = self.lines.contains_key(first) || self.silence(first) < OUT_OF_USE;
+        is_reached || is_there || !self.queue.assigned_on(first).is_empty()
     }
 
     /// Not to be reached, as long as another is in its place.

@@ -5,7 +5,7 @@ use super::trees::TreeSender;
 use crate::queue::framing::{self, FramingError};
 use crate::queue::serve::message::{Message, Up};
 use crate::queue::serve::reach::LineStream;
-use crate::queue::serve::results::Inbound;
+use crate::queue::serve::results::{Inbound, NotTaken};
 use crate::queue::serve::shared::Shared;
 use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
 use std::io::{BufReader, Read, Write};
@@ -119,12 +119,20 @@ impl Talk<'_> {
                 true
             }
             FromHost::Result { attempt, at, last, rank } => {
-                let taken = self.inbound.piece(self.shared, self.host, self.outbox, (attempt, rank), at, last, &body);
-                if let Err(e) = taken {
-                    // The host keeps it, and sends it again on another line.
-                    let why = format!("results of runs on {} cannot be kept: {e}", self.host);
-                    self.outbox.close(&why);
-                    self.shared.post(Message::Full { why });
+                let whose = (attempt.clone(), rank);
+                let taken = self.inbound.piece(self.shared, self.host, self.outbox, whose, at, last, &body);
+                // The host keeps them, whatever it is, and sends them again.
+                match taken {
+                    Ok(()) => {}
+                    Err(NotTaken::Later(why)) => {
+                        self.outbox.tell(&ToHost::Published { attempt, problem: Some(why), later: true, rank });
+                    }
+                    Err(NotTaken::Odd(why)) => self.outbox.close(&why),
+                    Err(NotTaken::Full(e)) => {
+                        let why = format!("results of runs on {} cannot be kept: {e}", self.host);
+                        self.outbox.close(&why);
+                        self.shared.post(Message::Full { why });
+                    }
                 }
                 true
             }
