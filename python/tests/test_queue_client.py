@@ -340,6 +340,9 @@ def test_only_what_is_named_gets_more_reps(project):
     assert project.said("stop") == [["stop", "proj:0.1", "proj:0.2", "--json"]]
     assert project.said("retry") == [["retry", "proj:1.0", "--json"]]
     assert done.waiting == 6
+    # Short runs that nobody wants would be over before they are stopped: nothing starts until they are.
+    order = [asked["argv"][0] for asked in project.asked()]
+    assert order == ["ps", "pause", "sweep", "ps", "stop", "retry", "resume"]
     # It is complete when what was named is.
     finished = [{**run, "state": "finished"} for run in after if run["run"]["cell"]]
     stopped = [{**run, "state": "stopped"} for run in after if not run["run"]["cell"]]
@@ -358,6 +361,32 @@ def test_fewer_reps_for_something_new(project):
     project.client().submit([], [{"lr": 0.2}], reps=1)
     # What was asked for before stays.
     assert project.said("stop") == [["stop", "proj:1.1", "proj:1.2", "proj:1.3", "--json"]]
+
+
+def test_what_was_paused_stays_paused_and_what_fails_goes_on(project):
+    project.answer(ps={**row(finished=1, reps=2, paused=True), "runs": []}, sweep=SUBMITTED)
+    project.client().submit([], [{"lr": 0.1}, {"lr": 0.2}], reps=3)
+    assert project.said("pause") == project.said("resume") == []
+    project.answer(ps={**row(finished=1, reps=2), "runs": []}, sweep={"err": "no", "code": 1})
+    with pytest.raises(QueueError):
+        project.client().submit([], [{"lr": 0.1}, {"lr": 0.2}], reps=3)
+    assert project.said("resume") == [["resume", "proj", "--json"]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not tell what a process does")
+def test_who_does_something_may_take_as_long_as_it_takes(tmp_path, monkeypatch):
+    program = tmp_path / "shoal"
+    monkeypatch.setenv("SHOAL_BIN", str(program))
+    busy = "for i in 1 2 3 4 5 6; do sleep 0.5; echo x > /dev/null; done; echo done"
+    for script, answer in [(busy, "done\n"), ("exec sleep 60", None)]:
+        program.write_text(f"#!/bin/sh\ncat > {tmp_path}/given\n{script}\n")
+        program.chmod(0o755)
+        if answer is None:
+            with pytest.raises(QueueError, match="has done nothing and not answered"):
+                _program.run(["sweep"], "a" * 200_000, patience=2.0)
+        else:
+            assert _program.run(["sweep"], "a" * 200_000, patience=2.0) == answer
+        assert (tmp_path / "given").stat().st_size == 200_000
 
 
 def test_the_usual_submit_asks_for_no_list(project):

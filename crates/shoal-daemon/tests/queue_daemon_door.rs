@@ -154,3 +154,27 @@ fn ten_clients_at_once_start_one_daemon_which_leaves_when_there_is_nothing_to_do
     let bad = connect_or_start(&Where::Here(store), std::path::Path::new("/bin/false"));
     assert!(matches!(bad, Err(ClientError::NotStarted { .. })), "{bad:?}");
 }
+
+/// It is not taken for a daemon that is not there: another would be started for nothing.
+#[test]
+fn one_client_too_many_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = How::at(&folder.path().join("q")).env("FAKE_AGENT", "/nowhere").start();
+    let hello = framing::encode(&Request::Hello { version: 1 }, &[]).unwrap();
+    let mut many = Vec::new();
+    let why = until("the one too many", || {
+        let mut stream = raw(&daemon.store);
+        stream.write_all(&hello).unwrap();
+        match heard(&mut stream) {
+            Answer::Hello { .. } => many.push(stream),
+            Answer::Refused { why, .. } => return Some(why),
+            other => panic!("{other:?}"),
+        }
+        None
+    });
+    assert!(many.len() >= 200 && why.contains("256"), "{} {why}", many.len());
+    let refused = connect_or_start(&Where::Here(daemon.store.clone()), std::path::Path::new("/bin/false"));
+    assert!(matches!(&refused, Err(ClientError::Refused { why, .. }) if why.contains("256")), "{refused:?}");
+    drop(many);
+    until("room again", || daemon.try_client().ok());
+}

@@ -3,7 +3,8 @@
 mod queue_daemon;
 
 use queue_daemon::*;
-use shoal_core::queue::line::{FromHost, ToHost};
+use shoal_core::queue::host::HostFacts;
+use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
 use shoal_core::queue::request::{Answer, Request, Role, RunState};
 use shoal_core::queue::work::{Ending, Publish};
 use shoal_core::queue::{Target, event::Pausable};
@@ -245,4 +246,62 @@ fn who_says_nothing_does_not_keep_the_door() {
     stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
     // Closed by the daemon, without an answer.
     assert_eq!((&stream).read(&mut [0; 16]).unwrap_or(0), 0);
+}
+
+/// Two tokens on one machine and for one user: the second is told so by name, and the first is as it was.
+#[test]
+fn a_machine_that_is_there_already_is_refused_under_another_name() {
+    let scene = scene();
+    let mut client = scene.daemon.client();
+    let dial = |name: &str| {
+        let mut line = FakeLine { stream: scene.dial(Kind::Agent, &scene.token(name, Role::Host)) };
+        line.hear();
+        let facts = Box::new(HostFacts { place: Some("8:1:77".into()), ..facts("boot", 1) });
+        let (alive, ended, trees, owed) = Default::default();
+        line.say(&FromHost::Hello { version: LINE_VERSION, facts, alive, ended, trees, owed });
+        line
+    };
+    let mut first = dial("node3");
+    submit(&mut client, &sweep("mlp", 2)).unwrap();
+    assert_eq!(first.starts()[0].attempt, attempt("mlp", 0, 1));
+    let mut second = dial("node4");
+    assert_eq!(second.hear(), ToHost::Leave { stop_runs: false }, "what runs there is of the first");
+    drop(second);
+    assert!(scene.daemon.log().contains("node4 is the same machine and user as node3"), "{}", scene.daemon.log());
+    first.end(&attempt("mlp", 0, 1), Ending::Exited(0));
+    first.acknowledged();
+    assert_eq!(first.starts()[0].attempt, attempt("mlp", 1, 1));
+}
+
+/// Whoever does not keep to the rules loses its line, and nobody else does; what is too much for now is told to come later.
+#[test]
+fn results_of_one_host_that_cannot_be_taken_disturb_no_other() {
+    let scene = scene();
+    let mut client = scene.daemon.client();
+    let dial = |name: &str| {
+        let mut line = FakeLine { stream: scene.dial(Kind::Agent, &scene.token(name, Role::Host)) };
+        line.hear();
+        line.hello("boot", 1, vec![], vec![]);
+        line
+    };
+    let (mut good, mut bad) = (dial("node3"), dial("node4"));
+    submit(&mut client, &sweep("mlp", 2)).unwrap();
+    let start = good.starts().remove(0);
+    let piece = |cell: u32, at: u64, last: bool| FromHost::Result { attempt: attempt("x", cell, 1), at, last, rank: 0 };
+    bad.starts();
+    (0..257).for_each(|cell| bad.say_with(&piece(cell, 0, false), b"x"));
+    let heard = bad.hear();
+    let ToHost::Published { attempt: whose, later: true, problem: Some(why), .. } = heard else { panic!("{heard:?}") };
+    assert!(whose == attempt("x", 256, 1) && why.contains("256"), "{why}");
+    // What was on its way by then is passed over; and from its beginning on it is taken, when another has gone.
+    bad.say_with(&piece(256, 1, true), b"x");
+    bad.say_with(&piece(0, 1, true), b"x");
+    assert!(matches!(bad.hear(), ToHost::Published { later: false, problem: Some(_), .. }), "nobody expects them");
+    bad.say_with(&piece(256, 0, true), b"x");
+    assert!(matches!(bad.hear(), ToHost::Published { later: false, problem: Some(_), .. }));
+    bad.say_with(&piece(1, 5, false), b"x");
+    assert!(bad.is_closed(), "out of order");
+    good.end(&start.attempt, Ending::Exited(0));
+    good.acknowledged();
+    submit(&mut client, &sweep("more", 1)).unwrap();
 }

@@ -3,8 +3,9 @@
 mod queue_host;
 
 use queue_host::*;
-use shoal_core::queue::line::FromHost;
-use shoal_core::queue::work::Ending;
+use sha2::{Digest, Sha256};
+use shoal_core::queue::line::{FromHost, ToHost};
+use shoal_core::queue::work::{Ending, Tree};
 use shoal_testkit::Drive;
 use std::fs;
 
@@ -114,4 +115,44 @@ fn results_wait_where_they_are_forbidden() {
     let mut line = Line::open(&place);
     assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Exited(0));
     assert_eq!(fs::read_to_string(base.path().join("results/s/runs/param_000/t_num0/result")).unwrap(), "hi\n");
+}
+
+/// Files that find no room are no broken files: their runs wait, and are asked for again.
+#[test]
+fn runs_wait_for_room_for_their_files() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(drive) = Drive::small(&base.path().join("host"), 1 << 20) else {
+        return shoal_testkit::skip("mounting a tmpfs is not allowed here");
+    };
+    let place = Place::at(base.path());
+    let mut line = Line::open(&place);
+    let mut builder = tar::Builder::new(Vec::new());
+    let content: Vec<u8> = (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, "data", &content[..]).unwrap();
+    let tar = builder.into_inner().unwrap();
+    let digest: String = Sha256::digest(&tar).iter().map(|b| format!("{b:02x}")).collect();
+    let packed = zstd::encode_all(&tar[..], 1).unwrap();
+    let mut start = sh(0, "test -s data");
+    start.trees = vec![Tree { digest: digest.clone(), at: String::new() }];
+    drive.fill().unwrap();
+    line.start(vec![start]);
+    let asked = |line: &Line| line.seen.iter().filter(|(m, _)| matches!(m, FromHost::NeedTree { .. })).count();
+    let send = |line: &mut Line| {
+        let pieces: Vec<&[u8]> = packed.chunks(50_000).collect();
+        for (k, piece) in pieces.iter().enumerate() {
+            let (at, last) = (k as u64 * 50_000, k + 1 == pieces.len());
+            line.say_with(&ToHost::Tree { digest: digest.clone(), at, last }, piece);
+        }
+    };
+    line.wait("being asked", |line| (asked(line) == 1).then_some(()));
+    send(&mut line);
+    line.trouble("runs wait for room");
+    assert!(line.ended.is_empty(), "{:?}", line.ended);
+    drive.free();
+    line.wait("being asked again", |line| (asked(line) == 2).then_some(()));
+    send(&mut line);
+    assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Exited(0));
 }

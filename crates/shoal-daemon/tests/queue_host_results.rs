@@ -69,7 +69,7 @@ fn results_go_to_a_daemon_that_takes_them_and_stay_if_it_never_will() {
     assert!(line.alive.contains(&attempt(1, 1)), "it is not over before its results are somewhere");
     line.takes_results = false;
     line.wait("its results", |line| line.results.contains_key(&(attempt(1, 1), 0)).then_some(()));
-    line.say(&ToHost::Published { attempt: attempt(1, 1), problem: Some("no such run".into()), rank: 0 });
+    line.say(&ToHost::Published { attempt: attempt(1, 1), problem: Some("no such run".into()), later: false, rank: 0 });
     let ended = line.end_of(&attempt(1, 1));
     assert!(matches!(&ended.ending, Ending::NotPublished { why } if why.contains("no such run")), "{ended:?}");
     assert_eq!(fs::read_to_string(place.store().join("attempts/s_1.0_1/small")).unwrap(), "hi\n");
@@ -98,7 +98,7 @@ fn processes_of_a_gang_on_one_host_send_their_results_each_for_itself() {
     }
     for rank in [1, 0] {
         assert!(!line.ended.contains_key(&(attempt(0, 1), rank)), "not over before its own results are somewhere");
-        line.say(&ToHost::Published { attempt: attempt(0, 1), problem: None, rank });
+        line.say(&ToHost::Published { attempt: attempt(0, 1), problem: None, later: false, rank });
         line.wait("its end", |line| line.ended.get(&(attempt(0, 1), rank)).cloned());
     }
 }
@@ -310,4 +310,37 @@ fn asked_to_leave_nothing_is_left() {
     until("the keeper to be gone", || (!exists(keeper)).then_some(()));
     until("the folder to be gone", || (!place.store().exists()).then_some(()));
     while line.next(Duration::from_secs(1)).is_some() {}
+}
+
+#[test]
+fn results_that_the_daemon_cannot_take_now_are_sent_again() {
+    let place = Place::new();
+    let mut line = Line::open(&place);
+    line.takes_results = false;
+    line.start(vec![sh(0, "echo hi > small")]);
+    let sent = |line: &Line| line.seen.iter().filter(|(m, _)| matches!(m, FromHost::Result { last: true, .. })).count();
+    for times in 1..=2 {
+        line.wait("its results", |line| (sent(line) == times).then_some(()));
+        let problem = Some("the drive is away".into());
+        line.say(&ToHost::Published { attempt: attempt(0, 1), problem, later: true, rank: 0 });
+    }
+    line.trouble("the drive is away");
+    line.wait("its results", |line| (sent(line) == 3).then_some(()));
+    assert!(line.ended.is_empty());
+    line.say(&ToHost::Published { attempt: attempt(0, 1), problem: None, later: false, rank: 0 });
+    assert_eq!(line.end_of(&attempt(0, 1)).ending, Ending::Exited(0));
+}
+
+/// Also while the agent lives; no run has to end anew.
+#[test]
+fn folders_of_runs_that_failed_are_bounded() {
+    let mut place = Place::new();
+    place.env.push(("SHOAL_ATTEMPTS_BOUND".into(), "250000".into()));
+    let mut line = Line::open(&place);
+    for cell in 0..4 {
+        line.run(sh(cell, "head -c 100000 /dev/zero > big; exit 1"));
+    }
+    let left = || (0..4).filter(|cell| place.store().join(format!("attempts/s_{cell}.0_1")).exists()).count();
+    until("the older ones to be gone", || (left() == 2).then_some(()));
+    assert!(place.store().join("attempts/s_3.0_1/big").exists(), "the newest stay");
 }

@@ -94,12 +94,13 @@ def submit(
             print(_program.run([*args, "--dry-run"], text), end="", flush=True)
             return None
         before = find_status(sweep["name"])
-        answer = _program.ask(args, text)
-    configs, reps = sweep["configs"], sweep["reps"]
-    submission = Submission(answer["sweep"], configs, reps)
-    for field in ("cells", "new_cells", "waiting", "already_done"):
-        setattr(submission, field, answer[field])
-    if _top_up.is_needed(answer, before, len(configs), reps):
-        stopped, again = _top_up.settle(submission.name, configs, reps, before)
-        submission.waiting += again - stopped
+        configs, reps = sweep["configs"], sweep["reps"]
+        with _top_up.held(sweep["name"], before, reps):
+            answer = _program.ask(args, text)
+            submission = Submission(answer["sweep"], configs, reps)
+            for field in ("cells", "new_cells", "waiting", "already_done"):
+                setattr(submission, field, answer[field])
+            if _top_up.is_needed(answer, before, len(configs), reps):
+                stopped, again = _top_up.settle(submission.name, configs, reps, before)
+                submission.waiting += again - stopped
     return submission

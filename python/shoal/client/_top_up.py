@@ -6,7 +6,8 @@ once are tried again.
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from contextlib import contextmanager
+from typing import Any, Iterable, Iterator
 
 from . import _program
 from ._configs import canonical
@@ -30,6 +31,20 @@ def settle(name: str, configs: list[dict[str, Any]], reps: int, before: Any) -> 
     _say("stop", stop)
     _say("retry", retry)
     return len(stop), len(retry)
+
+
+@contextmanager
+def held(name: str, before: Any, reps: int) -> Iterator[None]:
+    """Nothing more of the sweep starts meanwhile, where this submit may ask for copies that nobody wants: the short ones among them would be
+    over before they are stopped. Whoever is killed in here leaves it paused; `shoal ps` says so, and `shoal resume` goes on."""
+    if before is None or before.paused or before.reps == reps:
+        yield
+        return
+    _program.run(["pause", name, "--json"])
+    try:
+        yield
+    finally:
+        _program.run(["resume", name, "--json"])
 
 
 def missing(name: str, configs: list[dict[str, Any]], reps: int) -> list[dict[str, Any]]:

@@ -28,6 +28,9 @@ pub struct HostFacts {
     /// Which nobody else gets as long as this agent lives: for gangs to meet at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
+    /// The folder that its agent keeps everything in, by device and number: with the same boot, it is the same machine and user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// One device, in PCI order.

@@ -54,6 +54,9 @@ pub enum ToHost {
     Published {
         attempt: Attempt,
         problem: Option<String>,
+        /// The problem may pass: they are to be sent again after a while.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        later: bool,
         /// Whose, of a gang: several of its processes may be on one host.
         #[serde(default, skip_serializing_if = "is_first")]
         rank: u32,
@@ -91,6 +94,9 @@ pub enum FromHost {
         alive: Vec<Attempt>,
         ended: Vec<Ended>,
         trees: Vec<String>,
+        /// Ended as well; what is to be said of them comes behind this word.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        owed: Vec<Attempt>,
     },
     Began {
         attempt: Attempt,

@@ -84,6 +84,7 @@ pub(crate) fn facts(cpus: u32, gpus: u32) -> HostFacts {
         address: None,
         caller: None,
         ports: Vec::new(),
+        place: None,
     }
 }
 

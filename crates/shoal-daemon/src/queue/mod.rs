@@ -7,6 +7,7 @@
 //! | `keeper` | who owns the runs of a host, whatever becomes of everybody else |
 //! | `agent` | how a host does what the daemon says |
 //! | `places` | where a queue lives: its store, its socket |
+//! | `drive` | what an error of a drive means |
 //! | `mark` | whether a folder for results is the one that was meant |
 //! | `journal` | what has happened, durable (QUEUE-1) |
 //! | `trees` | files that runs need, by content |
@@ -18,6 +19,7 @@ pub mod again;
 pub mod agent;
 pub mod client;
 pub mod door;
+mod drive;
 pub mod framing;
 pub mod journal;
 pub mod keeper;

@@ -168,6 +168,7 @@ pub fn facts(boot: &str, cpus: u32) -> HostFacts {
         address: None,
         caller: None,
         ports: Vec::new(),
+        place: None,
     }
 }
 
@@ -193,7 +194,7 @@ impl FakeLine {
         ended: Vec<Ended>,
     ) -> Result<(), framing::FramingError> {
         let facts = Box::new(facts(boot, cpus));
-        let hello = FromHost::Hello { version: LINE_VERSION, facts, alive, ended, trees: Vec::new() };
+        let hello = FromHost::Hello { version: LINE_VERSION, facts, alive, ended, trees: Vec::new(), owed: Vec::new() };
         framing::write_message(&mut self.stream, &hello, &[])
     }
 

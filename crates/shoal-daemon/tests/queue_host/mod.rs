@@ -257,7 +257,7 @@ impl Line {
                 }
                 bytes.extend_from_slice(&body);
                 if *last && self.takes_results {
-                    self.say(&ToHost::Published { attempt: attempt.clone(), problem: None, rank: *rank });
+                    self.say(&ToHost::Published { attempt: attempt.clone(), problem: None, later: false, rank: *rank });
                 }
             }
             _ => {}

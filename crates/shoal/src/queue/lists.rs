@@ -300,6 +300,7 @@ mod tests {
             address: None,
             caller: None,
             ports: Vec::new(),
+            place: None,
         };
         let host = HostRow {
             name: "desk".into(),

@@ -10,6 +10,7 @@ use crate::queue::testing::ended;
 use crate::queue::work::{Ended, Ending};
 use crate::queue::{Attempt, Moment, RunId, Target};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The same numbers for the same seed.
 pub(super) struct Dice(u64);
@@ -255,7 +256,9 @@ impl Simulator {
         for name in &names {
             self.listen(name);
         }
-        for event in super::silent::lost(&self.queue, self.now) {
+        let (queue, now) = (&self.queue, self.now);
+        let silence = |name: &str| Duration::from_millis(now.saturating_sub(queue.silent_since(name).unwrap_or(now)));
+        for event in super::silent::lost(queue, now, silence) {
             self.lose(&event);
             self.event(event);
         }

@@ -1,12 +1,14 @@
 //! What does the end of an attempt change? Each is taken in once, from the host that had it (QUEUE-2).
 
+use super::machines::REMOVED;
 use super::runs::State;
 use super::{Queue, RunKey};
 use crate::queue::plan::room::{HostRoom, Need};
 use crate::queue::work::{Ended, Ending};
 use crate::queue::{Moment, RunId};
 
-/// Ends that were nobody's fault are free, but not without end: then the run has failed, and says so.
+/// Ends that were nobody's fault are free, but not without end: then the run has failed, and says so. What people did (the owner of a desk came
+/// back, a host was removed) is not counted at all.
 const MOST_FREE: u8 = 20;
 /// A run that was alive when so many keepers were killed is taken to be the one that did it. From the second time on, such runs are tried one
 /// at a time on a host, so at the third it was alone among them.
@@ -27,9 +29,13 @@ impl Queue {
         if let Some(sweep) = self.sweeps.get_mut(&key.0) {
             let measured = &mut sweep.measured;
             measured.peak_memory_bytes = measured.peak_memory_bytes.max(ended.peak_memory_bytes);
-            if ended.ending.success() || ended.peak_gpu_bytes > 0 {
-                measured.peak_gpu_bytes = Some(measured.peak_gpu_bytes.unwrap_or(0).max(ended.peak_gpu_bytes));
-            }
+            // What nobody saw is unknown, not nothing: a driver that does not tell, a run shorter than a look. And one that failed may have come
+            // to a part of what it needs.
+            let seen = (ended.peak_gpu_bytes > 0).then_some(ended.peak_gpu_bytes);
+            measured.peak_gpu_bytes = match measured.peak_gpu_bytes {
+                None if !ended.ending.success() => None,
+                before => before.max(seen),
+            };
         }
         self.end_rank(key, rank, ended.ending.clone(), at);
     }
@@ -119,6 +125,11 @@ impl Queue {
                 sweep.hold(&why, at);
                 sweep.runs.change(run, |slot| slot.state = State::Failed);
                 sweep.keep_ending(run, Ending::NotPublished { why });
+            }
+            // By way of a checkpoint, for the owner of the desk.
+            None if live.stopping == Some(true) => sweep.runs.change(run, |slot| slot.state = State::Waiting),
+            Some((Ending::Lost { why, .. }, _)) if why == REMOVED => {
+                sweep.runs.change(run, |slot| slot.state = State::Waiting);
             }
             other => self.again(key, other.map_or(Ending::Stopped, |(ending, _)| ending)),
         }

@@ -6,6 +6,9 @@ use crate::queue::Moment;
 use crate::queue::host::{HostFacts, HostPolicy};
 use crate::queue::work::Ending;
 
+/// What is said of the runs of a host that somebody removed.
+pub(super) const REMOVED: &str = "the host was removed";
+
 impl Queue {
     /// A host that is known already gets another policy.
     pub(super) fn host_added(&mut self, policy: &HostPolicy) {
@@ -20,7 +23,7 @@ impl Queue {
 
     /// What it ran is lost.
     pub(super) fn host_removed(&mut self, at: Moment, name: &str) {
-        self.host_lost(at, name, "the host was removed");
+        self.host_lost(at, name, REMOVED);
         let Some(key) = self.host_names.remove(name) else { return };
         self.hosts.remove(&key);
         for sweep in self.sweeps.values_mut() {

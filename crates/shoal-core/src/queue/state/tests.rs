@@ -1,9 +1,12 @@
 use super::*;
 use crate::queue::Target;
 use crate::queue::event::{Action, Pausable, Seat};
+use crate::queue::host::HostFacts;
+use crate::queue::plan::silent;
 use crate::queue::request::{Filter, RunState};
-use crate::queue::testing::{BAD, Bench, OK, attempt_of, axis, grid, policy, sweep};
+use crate::queue::testing::{BAD, Bench, OK, attempt_of, axis, desk, facts, grid, policy, sweep};
 use crate::queue::work::Ending;
+use std::time::Duration;
 
 fn row(bench: &Bench, name: &str) -> (u64, u64, u64, u64, u64) {
     let row = bench.queue.sweep_row(name, bench.now).unwrap();
@@ -84,6 +87,27 @@ fn what_is_nobodys_fault_is_free_but_not_for_ever() {
         bench.end(&format!("s:0.0#{number}"), "a", Ending::lost("gone"));
     }
     assert_eq!(row(&bench, "s"), (0, 0, 0, 1, 0));
+}
+
+#[test]
+fn what_people_take_away_may_be_taken_away_for_ever() {
+    let mut bench = Bench::new();
+    let at_desk = |idle| HostFacts { idle_seconds: Some(idle), ..facts(1, 0) };
+    bench.host(desk("d", "bob"), at_desk(10_000));
+    bench.submit(sweep("s", "ann", 1, 1));
+    for number in 1..=50 {
+        assert_eq!(bench.go().len(), 1, "{number}");
+        bench.seen("d", at_desk(0));
+        assert!(matches!(&bench.go()[..], [Action::Stop { checkpoint_first: true, .. }]), "{number}");
+        bench.end(&format!("s:0.0#{number}"), "d", Ending::Signaled(15));
+        bench.seen("d", at_desk(10_000));
+    }
+    for _ in 0..50 {
+        assert_eq!(bench.go().len(), 1);
+        bench.apply(Event::HostRemoved { at: bench.now, name: "d".into() });
+        bench.host(desk("d", "bob"), at_desk(10_000));
+    }
+    assert_eq!(row(&bench, "s"), (1, 0, 0, 0, 0));
 }
 
 #[test]
@@ -266,12 +290,15 @@ fn a_lost_host_gives_back_what_it_ran_and_its_late_word_counts_for_nothing() {
     bench.submit(sweep("s", "ann", 2, 1));
     bench.go();
     bench.apply(Event::HostSilent { at: bench.now, name: "a".into() });
-    assert_eq!(crate::queue::plan::silent::lost(&bench.queue, bench.now + 60_000), []);
-    bench.now += 60_001;
-    let lost = crate::queue::plan::silent::lost(&bench.queue, bench.now);
+    let late = |bench: &Bench, seconds: u64| silent::lost(&bench.queue, bench.now, |_| Duration::from_secs(seconds));
+    assert_eq!(late(&bench, 60), []);
+    // Whatever the clock on the wall says.
+    bench.now += 24 * 3600 * 1000;
+    assert_eq!(late(&bench, 5), []);
+    let lost = late(&bench, 61);
     assert_eq!(lost.len(), 1);
     lost.into_iter().for_each(|event| bench.apply(event));
-    assert_eq!(crate::queue::plan::silent::lost(&bench.queue, bench.now), [], "said once");
+    assert_eq!(late(&bench, 61), [], "said once");
     assert_eq!(row(&bench, "s"), (2, 0, 0, 0, 0));
     bench.apply(Event::Resumed { at: 0, by: "ann".into(), what: Pausable::Host("b".into()) });
     assert_eq!(bench.started(), [("s:0.0#2".into(), "b".into())]);

@@ -20,8 +20,6 @@ use std::time::Instant;
 
 /// Of one message to the daemon.
 const PAGE: usize = 1 << 20;
-/// Folders of runs that did not succeed, at most.
-const ASIDE: usize = 200;
 
 impl Session {
     pub fn hear_keeper(&mut self, message: FromKeeper) {
@@ -134,7 +132,9 @@ impl Session {
                     if let Some(attempt) = attempt {
                         let now = crate::records::unix_ms();
                         let why = "the keeper of its host was killed before it began".to_string();
-                        self.done(never_began(attempt, 0, Ending::lost(why), now));
+                        let ranks = self.gangs.get(&attempt).into_iter().flatten().copied();
+                        let rank = rank_of(&name, &attempt, ranks);
+                        self.done(never_began(attempt, rank, Ending::lost(why), now));
                     }
                 }
             }
@@ -173,16 +173,6 @@ impl Session {
                 self.trash(&entry.path());
             }
         }
-        let mut aside: Vec<_> = fs::read_dir(self.folder.attempts())
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| !entry.file_name().to_str().is_some_and(|name| self.runs.contains_key(name)))
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-            .collect();
-        aside.sort();
-        let many = aside.len().saturating_sub(ASIDE);
-        aside.drain(..many).for_each(|(_, path)| self.trash(&path));
     }
 
     /// Out of the way at once, gone later: somebody may need the name before a large folder is removed.
@@ -238,18 +228,11 @@ impl Session {
         if !self.hello || self.ends.is_empty() {
             return;
         }
-        let (mut page, mut bytes) = (Vec::new(), 0);
-        for ended in std::mem::take(&mut self.ends) {
-            bytes +=
-                400 + ended.tail.len() * 2 + ended.metrics.iter().map(|(a, b)| a.len() + b.len() + 8).sum::<usize>();
-            page.push(ended);
-            if bytes > PAGE {
-                self.outbox.say(&FromHost::Ended { ended: std::mem::take(&mut page) });
-                bytes = 0;
-            }
-        }
-        if !page.is_empty() {
-            self.outbox.say(&FromHost::Ended { ended: page });
+        let mut ends = std::mem::take(&mut self.ends);
+        while !ends.is_empty() {
+            let rest = ends.split_off(page(&ends));
+            self.outbox.say(&FromHost::Ended { ended: ends });
+            ends = rest;
         }
     }
 
@@ -261,6 +244,8 @@ impl Session {
         let Some(Known::Told(ended)) = self.runs.remove(name) else { return };
         if ended.ending.success() {
             self.rubbish.push(self.folder.work().join(name));
+        } else {
+            self.one_more_aside();
         }
         if self.pool.is_some() {
             self.rubbish.push(pods::notes(&self.folder, name));
@@ -311,6 +296,23 @@ impl Session {
     }
 }
 
+/// Which process of its gang has this name; whoever is alone is the first.
+fn rank_of(called: &str, attempt: &Attempt, mut others: impl Iterator<Item = u32>) -> u32 {
+    others.find(|rank| name(attempt, *rank) == called).unwrap_or(0)
+}
+
+/// How many of these go into one message: one at least.
+pub fn page(ends: &[Ended]) -> usize {
+    let mut bytes = 0;
+    let fits = |ended: &&Ended| {
+        let metrics: usize = ended.metrics.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        bytes += 400 + ended.attempt.run.sweep.len() + ended.tail.len() * 2 + metrics;
+        bytes <= PAGE
+    };
+    let count = ends.iter().take_while(fits).count();
+    count.max(1).min(ends.len())
+}
+
 fn never_began(attempt: Attempt, rank: u32, ending: Ending, at: u64) -> Ended {
     Ended {
         attempt,
@@ -325,5 +327,20 @@ fn never_began(attempt: Attempt, rank: u32, ending: Ending, at: u64) -> Ended {
         metrics: Vec::new(),
         tail: String::new(),
         results: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::start;
+    use super::*;
+
+    #[test]
+    fn whoever_is_forgotten_ends_under_its_own_number() {
+        let attempt = start("mlp", 3).attempt;
+        for rank in [0, 1, 12] {
+            assert_eq!(rank_of(&name(&attempt, rank), &attempt, [1, 12].into_iter()), rank);
+        }
+        assert_eq!(rank_of(&name(&attempt, 0), &attempt, std::iter::empty()), 0);
     }
 }

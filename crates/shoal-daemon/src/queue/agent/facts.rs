@@ -6,6 +6,7 @@ use super::people;
 use crate::proc;
 use shoal_core::queue::host::HostFacts;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub fn gather(disk: &Path, gpus: &mut Gpus, keeper: u32, net: &Net) -> HostFacts {
@@ -23,6 +24,7 @@ pub fn gather(disk: &Path, gpus: &mut Gpus, keeper: u32, net: &Net) -> HostFacts
         address: net.address.clone(),
         caller: net.caller.clone(),
         ports: net.ports(),
+        place: fs::metadata(disk).ok().map(|folder| format!("{}:{}", folder.dev(), folder.ino())),
     }
 }
 

@@ -106,6 +106,8 @@ pub fn put_aside(folder: &Folder, name: &str) {
     if from.is_dir() {
         let _ = room::remove(&to);
         let moved = fs::rename(&from, &to).or_else(|_| make(&folder.attempts()).and_then(|()| fs::rename(&from, &to)));
+        // As old as its end, and not as the last file that it made: the oldest go first.
+        super::store::touch(&to);
         if let Err(e) = moved {
             note("agent", format!("{} could not be put aside: {e}", from.display()));
         }

@@ -26,6 +26,7 @@
 
 mod about;
 pub mod call;
+mod desks;
 mod ends;
 mod envs;
 mod facts;
@@ -92,7 +93,7 @@ enum Event {
     Looked(Box<look::Looked>),
     Published(String, Result<(), publish::Problem>),
     Environment(String, Result<PathBuf, String>),
-    Tree(String, Result<(), String>),
+    Tree(String, Result<(), trees::NotHere>),
     /// What the host has of trees and environments.
     Measured(Box<store::Found>),
     Facts(Box<HostFacts>),

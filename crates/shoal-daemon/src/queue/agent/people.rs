@@ -1,5 +1,6 @@
 //! Who sits at this machine, and since when have they touched nothing?
 
+use super::desks;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,14 +19,21 @@ struct Login {
 
 /// Those who are logged in, and for how many seconds nothing was touched; nothing if nobody is, or it cannot be known.
 pub fn here() -> (Vec<String>, Option<u64>) {
-    let logins = logins(&fs::read("/run/utmp").or_else(|_| fs::read("/var/run/utmp")).unwrap_or_default());
+    let mut logins = logins(&fs::read("/run/utmp").or_else(|_| fs::read("/var/run/utmp")).unwrap_or_default());
+    let sessions = desks::sessions();
+    // Newer systems have no utmp any more.
+    let of = |session: &desks::Session| {
+        let (user, line) = (session.user.clone(), session.tty.clone().unwrap_or_default());
+        Login { user, line }
+    };
+    logins.extend(sessions.iter().filter(|session| session.at_screen || session.tty.is_some()).map(of));
     let users: BTreeSet<String> = logins.iter().map(|login| login.user.clone()).collect();
     let mut touched: Option<u64> = None;
     let mut note = |path: &Path| {
         let at = fs::metadata(path).ok().and_then(|m| u64::try_from(m.atime()).ok());
         touched = touched.max(at);
     };
-    for login in &logins {
+    for login in logins.iter().filter(|login| !login.line.is_empty()) {
         note(&Path::new("/dev").join(&login.line));
     }
     // Terminals of windows that no login is written down for.
@@ -44,6 +52,7 @@ pub fn here() -> (Vec<String>, Option<u64>) {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let idle = touched.filter(|_| !users.is_empty()).map(|at| now.saturating_sub(at));
+    let idle = idle.into_iter().chain(desks::idle_seconds(&sessions)).min();
     (users.into_iter().collect(), idle)
 }
 

@@ -4,13 +4,13 @@ use super::about::Here;
 use super::look;
 use super::note::{Note, name};
 use super::publish::{Job, Problem};
-use super::send;
+use super::send::Sending;
 use super::session::{Known, Publishing, Session};
 use crate::keeper::command::{expand, home};
-use crate::queue::keeper::diary::note;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::FromHost;
 use shoal_core::queue::work::{Ending, Publish};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -51,19 +51,14 @@ impl Session {
                 self.publishers.add(job);
             }
             Publish::Send(_) => {
-                let (outbox, events) = (self.outbox.clone(), self.events.clone());
-                let (about, ended, name) = (looked.note.clone(), looked.ended.clone(), name.to_string());
-                let run = move || {
-                    if let Err(e) = send::send(&outbox, &room, &about, &ended, &here) {
-                        let why = format!("{} cannot be sent: {e}", room.display());
-                        let _ = events.send(super::Event::Published(name, Err(Problem::Later(why))));
-                    }
-                };
-                // Bounded by the line, which takes one piece after the other.
-                if let Err(e) = std::thread::Builder::new().name("send".into()).stack_size(256 << 10).spawn(run) {
-                    note("agent", format!("no thread could be started: {e}"));
+                // A few at a time: the daemon takes so many only, and the line one piece after the other.
+                if !self.on_the_way.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into()) {
+                    // What was to come later is still being sent: pieces of the two would be mixed.
                     publishing.again_at = Some(Instant::now() + FIRST_WAIT);
+                    return;
                 }
+                let (note, ended) = (looked.note.clone(), looked.ended.clone());
+                self.senders.add(Sending { name: name.into(), room, note, ended, here });
             }
         }
     }
@@ -80,9 +75,10 @@ impl Session {
         }
     }
 
-    /// The daemon has put them in place, or never will.
-    pub fn sent(&mut self, attempt: &Attempt, rank: u32, problem: Option<String>) {
-        let done = problem.map_or(Ok(()), |why| Err(Problem::Never(why)));
+    /// The daemon has put them in place, or cannot now, or never will.
+    pub fn sent(&mut self, attempt: &Attempt, rank: u32, problem: Option<String>, later: bool) {
+        let problem_of = if later { Problem::Later } else { Problem::Never };
+        let done = problem.map_or(Ok(()), |why| Err(problem_of(why)));
         let name = name(attempt, rank);
         let known = self.runs.get(&name);
         if matches!(known, Some(Known::Publishing(p)) if matches!(p.looked.note.publish, Publish::Send(_))) {

@@ -5,6 +5,7 @@ use super::about::{self, Here, is_there, run_json};
 use super::note::Note;
 use super::root::{kept, root_of};
 use super::{room, trees};
+use crate::queue::drive;
 use shoal_core::queue::work::{DIFF_FILE, Ended};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -81,15 +82,14 @@ fn sync(path: &Path) -> io::Result<()> {
 
 pub fn problem_of(job: &Job, e: &io::Error) -> Problem {
     let said = format!("{}: {e}", job.to.display());
-    match e.raw_os_error() {
-        Some(libc::ENOTDIR | libc::ENAMETOOLONG | libc::EINVAL | libc::ELOOP) => Problem::Never(said),
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => Problem::Refused(format!(
+    if drive::is_forbidden(e) {
+        return Problem::Refused(format!(
             "{said}; the user of the agent on host {} has to be allowed to write there. {}",
             job.here.host,
             kept(job)
-        )),
-        _ => Problem::Later(said),
+        ));
     }
+    if drive::is_for_ever(e) { Problem::Never(said) } else { Problem::Later(said) }
 }
 
 /// Results beside their place.

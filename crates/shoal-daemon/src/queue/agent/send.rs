@@ -8,10 +8,19 @@ use shoal_core::queue::line::FromHost;
 use shoal_core::queue::work::{Ended, Origin};
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 const PIECE: usize = 256 << 10;
+
+/// What one run leaves, to be sent.
+pub struct Sending {
+    pub name: String,
+    pub room: PathBuf,
+    pub note: Note,
+    pub ended: Ended,
+    pub here: Here,
+}
 
 /// Cuts what is written into pieces of the line. The last one is known only when nothing more comes.
 struct Pieces<'a> {
@@ -50,7 +59,8 @@ impl Write for Pieces<'_> {
 }
 
 /// Sends all that is in its folder and not ours, and `run.json`. Whether it arrived is heard later.
-pub fn send(outbox: &Arc<Outbox>, room: &Path, note: &Note, ended: &Ended, here: &Here) -> io::Result<()> {
+pub fn send(outbox: &Arc<Outbox>, sending: &Sending) -> io::Result<()> {
+    let Sending { room, note, ended, here, .. } = sending;
     let pieces = Pieces { outbox, attempt: &note.attempt, rank: note.rank, at: 0, held: Vec::with_capacity(PIECE) };
     let mut tar = tar::Builder::new(pieces);
     tar.follow_symlinks(false);

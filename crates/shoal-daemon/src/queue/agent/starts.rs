@@ -5,7 +5,8 @@ use super::note::name;
 use super::ready::refused;
 use super::session::{Known, Session};
 use super::shelf::Where;
-use super::{Event, marks, root, trees};
+use super::trees::{self, NotHere};
+use super::{Event, marks, root};
 use crate::keeper::command::{expand, home};
 use crate::queue::keeper::diary::note;
 use crate::queue::keeper::words::{Run, ToKeeper};
@@ -20,6 +21,10 @@ const RUNS: usize = 256;
 const BYTES: usize = 1 << 20;
 /// A tree that comes broken is asked for again, this often.
 const TREE_TRIES: u32 = 3;
+/// Then runs that need it have failed; for those that come after this, it is asked for anew.
+const TREE_AGAIN: Duration = Duration::from_secs(60);
+/// One that found no room on the disk.
+const TREE_ROOM_AGAIN: Duration = Duration::from_secs(10);
 /// An environment that could not be made is not tried again before.
 const ENVIRONMENT_AGAIN: Duration = Duration::from_secs(60);
 
@@ -218,17 +223,35 @@ impl Session {
                     note("agent", format!("no thread could be started: {e}"));
                 }
             }
-            // The last piece brings the failure: then it is asked for again.
+            // The last piece brings the failure: then it is asked for again. What came first is why: the others are only out of order.
             Err(e) => {
-                self.trouble("trees", None, format!("files of runs cannot be kept in {}: {e}", trees.display()));
-                if last {
-                    self.tree_unpacked(digest.into(), Err(e.to_string()));
+                let why = format!("files of runs cannot be kept in {}: {e}", trees.display());
+                let mut why = NotHere::of(&e, why);
+                if let Some(first) = self.without_room.remove(digest) {
+                    why = NotHere::NoRoom(first);
+                }
+                self.trouble("trees", None, why.why().into());
+                match (last, why) {
+                    (true, why) => self.tree_unpacked(digest.into(), Err(why)),
+                    (false, NotHere::NoRoom(why)) => drop(self.without_room.insert(digest.into(), why)),
+                    (false, NotHere::Broken(_)) => {}
                 }
             }
         }
     }
 
-    pub fn tree_unpacked(&mut self, digest: String, unpacked: Result<(), String>) {
+    /// Those that are not here are asked for anew: there may be room now, or another copy of them.
+    pub fn ask_for_trees_again(&mut self, now: Instant) {
+        let due: Vec<String> =
+            self.trees_again.iter().filter(|(_, at)| now >= **at).map(|(digest, _)| digest.clone()).collect();
+        for digest in due {
+            self.trees_again.remove(&digest);
+            self.asked.remove(&digest);
+            self.look_again = true;
+        }
+    }
+
+    pub fn tree_unpacked(&mut self, digest: String, unpacked: Result<(), NotHere>) {
         self.look_again = true;
         match unpacked {
             Ok(()) => {
@@ -237,12 +260,19 @@ impl Session {
                 self.no_more_trouble("trees");
                 self.outbox.say(&FromHost::HaveTree { digest });
             }
-            Err(why) => {
+            Err(NotHere::NoRoom(why)) => {
+                self.trouble("trees", None, format!("runs wait for room on this host: {why}"));
+                self.asked.entry(digest.clone()).or_insert(1);
+                self.trees_again.insert(digest, Instant::now() + TREE_ROOM_AGAIN);
+            }
+            Err(NotHere::Broken(why)) => {
                 note("agent", &why);
                 let tries = self.asked.entry(digest.clone()).or_insert(0);
                 *tries += 1;
                 if *tries <= TREE_TRIES {
                     self.outbox.say(&FromHost::NeedTree { digest });
+                } else {
+                    self.trees_again.insert(digest, Instant::now() + TREE_AGAIN);
                 }
             }
         }

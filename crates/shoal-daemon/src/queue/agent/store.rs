@@ -1,4 +1,4 @@
-//! When is it looked at how much trees and environments take, and what becomes of those that nobody needs?
+//! When is it looked at how much trees, environments and folders of runs that did not succeed take, and what becomes of those that nobody needs?
 //!
 //! Whatever is used gets the present time, at most once a minute. A thread measures; the loop decides, since only it knows what lives.
 
@@ -16,16 +16,22 @@ use std::time::{Duration, Instant, SystemTime};
 const GIB: u64 = 1 << 30;
 const TREES: u64 = 20 * GIB;
 const ENVS: u64 = 40 * GIB;
+/// Folders of runs that did not succeed: so many bytes of them, and so many.
+const ATTEMPTS: u64 = 20 * GIB;
+const MOST_ATTEMPTS: usize = 200;
 const DAYS_30: u64 = 30 * 24 * 3600;
 const FRESH: u64 = 600;
 const EVERY: Duration = Duration::from_secs(3600);
+/// When another run has failed: so that ten thousand failures are not ten thousand looks.
+const ASIDE_AGAIN: Duration = Duration::from_secs(10);
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
-/// Both kinds, with what they are.
+/// Each kind, with what they are.
 #[derive(Debug, Default)]
 pub struct Found {
     trees: Vec<Item>,
     envs: Vec<Item>,
+    attempts: Vec<Item>,
 }
 
 #[derive(Default)]
@@ -42,17 +48,24 @@ impl Session {
         self.store.due = Some(Instant::now());
     }
 
+    /// A run has left a folder that is no result.
+    pub fn one_more_aside(&mut self) {
+        let soon = Instant::now() + ASIDE_AGAIN;
+        self.store.due = Some(self.store.due.map_or(soon, |due| due.min(soon)));
+    }
+
     pub fn measure_if_due(&mut self, now: Instant) {
         if self.store.measuring || self.store.due.is_none_or(|due| now < due) {
             return;
         }
         self.store.due = Some(now + EVERY);
-        let (trees, envs, known, events) =
-            (self.folder.trees(), self.folder.envs(), self.store.bytes.clone(), self.events.clone());
+        let (trees, envs, attempts) = (self.folder.trees(), self.folder.envs(), self.folder.attempts());
+        let (known, events) = (self.store.bytes.clone(), self.events.clone());
         let measure = move || {
             let found = Found {
                 trees: measure(&trees, trees::is_digest, &known),
                 envs: measure(&envs, |name| trees::is_hex(name, envs::DIGITS), &known),
+                attempts: measure(&attempts, |_| true, &known),
             };
             let _ = events.send(Event::Measured(Box::new(found)));
         };
@@ -61,15 +74,16 @@ impl Session {
 
     pub fn measured(&mut self, found: &Found) {
         self.store.measuring = false;
-        self.store.bytes = found.trees.iter().chain(&found.envs).map(|item| (item.name.clone(), item.bytes)).collect();
+        let all = found.trees.iter().chain(&found.envs).chain(&found.attempts);
+        self.store.bytes = all.map(|item| (item.name.clone(), item.bytes)).collect();
         let in_use = self.in_use();
-        for (kind, folder, items, variable, bytes) in [
-            ("trees", self.folder.trees(), &found.trees, "SHOAL_TREES_BOUND", TREES),
-            ("environments", self.folder.envs(), &found.envs, "SHOAL_ENVS_BOUND", ENVS),
+        let shared = |bytes| Bounds { bytes, count: usize::MAX, idle_seconds: DAYS_30, fresh_seconds: FRESH };
+        for (kind, folder, items, variable, bounds) in [
+            ("trees", self.folder.trees(), &found.trees, "SHOAL_TREES_BOUND", shared(TREES)),
+            ("environments", self.folder.envs(), &found.envs, "SHOAL_ENVS_BOUND", shared(ENVS)),
         ] {
             in_use.iter().for_each(|name| touch(&folder.join(name)));
-            let bytes = std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(bytes);
-            let gone = prune::which(items, &in_use, &Bounds { bytes, idle_seconds: DAYS_30, fresh_seconds: FRESH });
+            let gone = prune::which(items, &in_use, &bounded_by(variable, bounds));
             for name in &gone {
                 self.trash(&folder.join(name));
                 for ending in ["lock", "log", "txt"] {
@@ -79,6 +93,11 @@ impl Session {
             if !gone.is_empty() {
                 note("agent", format!("removed {} {kind} that nobody has used for a while", gone.len()));
             }
+        }
+        let known: HashSet<String> = self.runs.keys().cloned().collect();
+        let bounds = Bounds { bytes: ATTEMPTS, count: MOST_ATTEMPTS, idle_seconds: u64::MAX, fresh_seconds: 0 };
+        for name in prune::which(&found.attempts, &known, &bounded_by("SHOAL_ATTEMPTS_BOUND", bounds)) {
+            self.trash(&self.folder.attempts().join(name));
         }
     }
 
@@ -106,13 +125,19 @@ impl Session {
     }
 }
 
+/// In bytes, by a variable of the agent.
+fn bounded_by(variable: &str, bounds: Bounds) -> Bounds {
+    let bytes = std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(bounds.bytes);
+    Bounds { bytes, ..bounds }
+}
+
 fn names(start: &Start) -> Vec<String> {
     let trees = start.trees.iter().map(|tree| tree.digest.clone());
     let env = start.requirements.as_ref().map(|text| envs::digest(text, start.virtualenv.as_deref()));
     trees.chain(env).collect()
 }
 
-fn touch(path: &Path) {
+pub fn touch(path: &Path) {
     let _ = File::open(path).and_then(|folder| folder.set_times(FileTimes::new().set_modified(SystemTime::now())));
 }
 

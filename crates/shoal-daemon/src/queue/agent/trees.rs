@@ -1,6 +1,7 @@
 //! How does a packed tree become files that many runs share? In pieces into a file beside, unpacked into a folder beside, checked
 //! against its digest, and only then given its name. Nothing of it leads out of the folder (SEC-1: a tree is somebody else's words).
 
+use crate::queue::drive;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -67,7 +68,12 @@ impl Arriving {
             self.0.remove(digest);
             return Err(io::Error::other(format!("a piece of the tree {digest} came out of order")));
         };
-        file.write_all(bytes)?;
+        if let Err(e) = file.write_all(bytes) {
+            // Its room is wanted for something else.
+            self.0.remove(digest);
+            let _ = fs::remove_file(&path);
+            return Err(e);
+        }
         *have += bytes.len() as u64;
         if last {
             self.0.remove(digest);
@@ -76,8 +82,28 @@ impl Arriving {
     }
 }
 
+/// Why a tree is not there.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotHere {
+    /// It is as it should be, and the disk is full.
+    NoRoom(String),
+    Broken(String),
+}
+
+impl NotHere {
+    pub fn of(e: &io::Error, why: String) -> NotHere {
+        if drive::is_full(e) { NotHere::NoRoom(why) } else { NotHere::Broken(why) }
+    }
+
+    pub fn why(&self) -> &str {
+        match self {
+            NotHere::NoRoom(why) | NotHere::Broken(why) => why,
+        }
+    }
+}
+
 /// Takes time: for a thread of its own.
-pub fn unpack(trees: &Path, digest: &str, packed: &Path) -> Result<(), String> {
+pub fn unpack(trees: &Path, digest: &str, packed: &Path) -> Result<(), NotHere> {
     let beside = trees.join(format!("{digest}.new"));
     let done = super::room::remove(&beside).and_then(|()| into(packed, &beside));
     let _ = fs::remove_file(packed);
@@ -85,15 +111,17 @@ pub fn unpack(trees: &Path, digest: &str, packed: &Path) -> Result<(), String> {
         Ok(found) => found,
         Err(e) => {
             let _ = super::room::remove(&beside);
-            return Err(format!("the tree {digest} could not be unpacked: {e}"));
+            return Err(NotHere::of(&e, format!("the tree {digest} could not be unpacked: {e}")));
         }
     };
     if found != digest {
         let _ = super::room::remove(&beside);
-        return Err(format!("what came as the tree {digest} has the digest {found}"));
+        return Err(NotHere::Broken(format!("what came as the tree {digest} has the digest {found}")));
     }
     match fs::rename(&beside, trees.join(digest)) {
-        Err(_) if !is_here(trees, digest) => Err(format!("the tree {digest} could not be given its name")),
+        Err(e) if !is_here(trees, digest) => {
+            Err(NotHere::of(&e, format!("the tree {digest} could not be given its name: {e}")))
+        }
         _ => Ok(()),
     }
 }
@@ -216,7 +244,7 @@ mod tests {
         (zstd::encode_all(&tar[..], 1).unwrap(), digest)
     }
 
-    fn arrive(trees: &Path, bytes: &[u8], digest: &str) -> Result<(), String> {
+    fn arrive(trees: &Path, bytes: &[u8], digest: &str) -> Result<(), NotHere> {
         let mut arriving = Arriving::default();
         let mut path = None;
         for (k, piece) in bytes.chunks(100).enumerate() {
@@ -245,7 +273,7 @@ mod tests {
         assert_eq!(list(trees), std::slice::from_ref(&digest));
         arrive(trees, &bytes, &digest).unwrap();
         let other = digest.replace(|c: char| c.is_ascii_digit(), "a");
-        assert!(arrive(trees, &bytes, &other).unwrap_err().contains("has the digest"));
+        assert!(arrive(trees, &bytes, &other).unwrap_err().why().contains("has the digest"));
         assert!(unpack(trees, &other, &trees.join("none")).is_err());
         fs::write(trees.join("x.part"), "").unwrap();
         clear(trees);

@@ -8,12 +8,14 @@
 //! | `tokens` | who has which token, without having the tokens |
 //! | `roles` | what a role may ask |
 //! | `session` | one connection, request by request |
+//! | `taken` | whether the place of a new sweep's results is free |
 //! | `streams` | answers that go on: output of a run, the progress of a sweep |
 
 pub(super) mod knock;
 mod roles;
 mod session;
 mod streams;
+mod taken;
 pub(super) mod tcp;
 pub mod tls;
 mod tokens;

@@ -1,6 +1,6 @@
 //! One connection of a client, request by request.
 
-use super::{Caller, may, streams};
+use super::{Caller, may, streams, taken};
 use crate::queue::framing::{self, FramingError};
 use crate::queue::mark;
 use crate::queue::serve::message::Message;
@@ -133,7 +133,12 @@ impl Session<'_> {
                 sweep.rules.results = sweep.rules.results.take().or_else(|| self.shared.of_all.results.clone());
                 let folder = sweep.rules.results.as_deref().map(Path::new);
                 sweep.rules.results_mark = folder.and_then(mark::leave);
-                self.ask(Request::Submit { sweep })
+                let in_the_way = || taken::refusal(&sweep, &self.shared.store.results());
+                match self.is_there(&sweep.name) {
+                    Some(false) => in_the_way(),
+                    _ => None,
+                }
+                .unwrap_or_else(|| self.ask(Request::Submit { sweep }))
             }
             request => self.ask(request),
         };
@@ -142,6 +147,13 @@ impl Session<'_> {
 
     fn tokens<T>(&self, look: impl FnOnce(&mut super::Tokens) -> T) -> T {
         look(&mut self.shared.tokens.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// Whether the queue has a sweep of this name; nothing if it does not say.
+    fn is_there(&self, sweep: &str) -> Option<bool> {
+        let (reply, answer) = sync_channel(1);
+        self.shared.post(Message::Look { sweep: sweep.into(), reply }).then_some(())?;
+        answer.recv_timeout(ANSWER).ok().map(|row| row.is_some())
     }
 
     /// The loop's answer.

@@ -2,9 +2,11 @@
 
 use super::session::serve;
 use super::{Caller, MOST_CLIENTS};
+use crate::queue::framing;
 use crate::queue::serve::shared::Shared;
+use crate::queue::serve::turn::refused;
 use rustix::fs::{Gid, Mode};
-use shoal_core::queue::request::Role;
+use shoal_core::queue::request::{Request, Role};
 use std::ffi::{CStr, CString};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -14,6 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// For the word of one too many.
+const FULL: Duration = Duration::from_millis(200);
 
 /// Opens the socket. The caller has the store's lock: one that is there is a dead daemon's.
 pub fn listen(shared: &Arc<Shared>, group: Option<&str>) -> io::Result<()> {
@@ -54,6 +59,7 @@ pub fn listen(shared: &Arc<Shared>, group: Option<&str>) -> io::Result<()> {
             let shared = shared.clone();
             if shared.clients.fetch_add(1, Ordering::AcqRel) >= MOST_CLIENTS {
                 shared.clients.fetch_sub(1, Ordering::AcqRel);
+                say_full(&stream);
                 continue;
             }
             let count = Counted(shared.clone());
@@ -69,6 +75,18 @@ pub fn listen(shared: &Arc<Shared>, group: Option<&str>) -> io::Result<()> {
     };
     std::thread::Builder::new().name("door".into()).stack_size(256 << 10).spawn(run)?;
     Ok(())
+}
+
+/// Whoever hears nothing takes it for no daemon, and starts one. Its first word is read before, or the end of the connection would throw away the
+/// answer; it does not come from afar, so it is there at once.
+fn say_full(stream: &UnixStream) {
+    let limits = stream.set_read_timeout(Some(FULL)).and_then(|()| stream.set_write_timeout(Some(FULL)));
+    let (mut from, mut to) = (stream, stream);
+    if limits.is_ok() && framing::read_message::<Request>(&mut from).is_ok() {
+        let why = format!("{MOST_CLIENTS} programs speak with the queue at the moment, and it takes no more");
+        let answer = refused(why, "try again when some of them (`--wait`, `logs -f`, `top`) have ended");
+        let _ = framing::write_message(&mut to, &answer, &[]);
+    }
 }
 
 /// One connection of a client, for as long as it lives.

@@ -2,8 +2,8 @@
 //!
 //! A moment never goes backwards: not when the wall clock is set back while the daemon runs, and not when it was set back before it was
 //! started (the last moment of the journal is a floor). Between looks at the wall clock the monotonic one counts. When the wall clock is
-//! ahead it is followed, so moments are right again soon after it is. Nothing that ends a run depends on it: time limits and silence
-//! are measured with the monotonic clock.
+//! ahead it is followed, so moments are right again soon after it is; so the distance of two moments may be more than the time between them.
+//! Nothing that ends a run depends on it: time limits (`keeper`) and silence (`Daemon::silence`) are measured with the monotonic clock.
 
 use crate::records::unix_ms;
 use shoal_core::queue::Moment;

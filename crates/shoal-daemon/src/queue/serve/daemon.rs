@@ -37,7 +37,10 @@ pub struct Daemon {
     pub(super) queue: Queue,
     pub(super) journal: Journal,
     pub(super) clock: Clock,
-    pub(super) started: Instant,
+    /// Since when hosts may open lines.
+    pub(super) open_since: Instant,
+    /// Since when hosts are silent that were there since then.
+    pub(super) silent: HashMap<String, Instant>,
     pub(super) options: Options,
     pub(super) here: Arc<Here>,
     pub(super) reacher: Arc<dyn Reacher>,
@@ -45,6 +48,8 @@ pub struct Daemon {
     pub(super) dialers: HashMap<String, Dialer>,
     /// Why hosts are not there.
     pub(super) problems: HashMap<String, String>,
+    /// Hosts that are others under another name.
+    pub(super) twins: HashMap<String, super::twins::Twin>,
     /// What is wrong on those that are.
     pub(super) troubles: Troubles,
     pub(super) live: Live,
@@ -104,6 +109,14 @@ impl Daemon {
     /// Applied now, in the journal at the end of the turn.
     pub(super) fn note(&mut self, turn: &mut Turn, event: Event) {
         self.queue.apply(&event);
+        match &event {
+            Event::Ended { ended, .. } => self.live.ends(&ended.attempt),
+            Event::HostLost { .. } | Event::HostRemoved { .. } => {
+                let queue = &self.queue;
+                self.live.keep_only(|attempt| queue.live(attempt).is_some());
+            }
+            _ => {}
+        }
         turn.events.push(event);
     }
 
@@ -120,11 +133,9 @@ impl Daemon {
         for event in self.live.begun(&self.queue) {
             self.note(turn, event);
         }
-        for event in shoal_core::queue::plan::silent::lost(&self.queue, turn.now) {
-            if self.is_really_lost(&event) {
-                self.shared.log.say(format!("lost: {}", super::hosts::told(&event)));
-                self.note(turn, event);
-            }
+        for event in shoal_core::queue::plan::silent::lost(&self.queue, turn.now, |host| self.silence(host)) {
+            self.shared.log.say(format!("lost: {}", super::hosts::told(&event)));
+            self.note(turn, event);
         }
         self.give_up_unsent(turn);
         self.give_up_unheard(turn);
@@ -151,7 +162,7 @@ impl Daemon {
                 self.tell(&host, &ToHost::EndedRanks { ended: ranks });
             }
         }
-        for (host, starts) in std::mem::take(&mut turn.starts) {
+        for (host, starts) in turn.starts_of(&self.queue) {
             self.tell_starts(&host, starts);
         }
         for (host, order) in &turn.orders {

@@ -84,6 +84,8 @@ impl Daemon {
                 self.shared.log.say("there is room again");
                 self.full = None;
                 self.again = true;
+                self.silent.clear();
+                self.open_since = Instant::now();
                 self.shared.lines.release();
                 Ok(true)
             }

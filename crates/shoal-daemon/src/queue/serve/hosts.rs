@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | runs there | lives | goes on; if it was told to end, it is told again |
 //! | runs there | ended | written down, acknowledged |
+//! | runs there | ended, more of it behind hello | waited for |
 //! | runs there | nothing, same boot | the order did not arrive: told again (idempotent, QUEUE-2) |
 //! | was told to end there | nothing, same boot | it never began: stopped |
 //! | its program was over there | nothing, same boot | what it left is gone: lost |
@@ -48,10 +49,13 @@ impl Unheard {
 
 impl Daemon {
     pub(super) fn up(&mut self, up: Up, turn: &mut Turn) {
-        let Up { host, line, outbox, facts, alive, ended } = up;
-        if outbox.closed().is_some() || self.full.is_some() {
-            return outbox.close("lines are held");
+        if up.outbox.closed().is_some() || self.full.is_some() {
+            return up.outbox.close("lines are held");
         }
+        if self.is_refused_as_twin(&up) {
+            return;
+        }
+        let Up { host, line, outbox, facts, alive, ended, owed } = up;
         if self.queue.host(&host).is_none() {
             // An agent that calls has proved a token for this name, which an administrator made.
             let policy =
@@ -62,6 +66,7 @@ impl Daemon {
             old.close("its agent has opened another line");
         }
         self.problems.remove(&host);
+        self.silent.remove(&host);
         self.troubles.forget(&host);
         self.shared.log.say(format!("{host} is there: {} live, {} ended", alive.len(), ended.len()));
         let known = self.queue.host(&host).and_then(|(_, facts)| facts).map(|facts| facts.boot.clone());
@@ -73,12 +78,14 @@ impl Daemon {
             let why = format!("{host} was booted anew");
             self.note(turn, Event::HostLost { at: turn.now, name: host.clone(), why });
         }
+        self.check_twins_of(&host, &facts);
         self.seen(&host, *facts, turn);
-        self.compare(&host, &alive.into_iter().collect(), turn);
+        self.compare(&host, &alive.into_iter().collect(), &owed.into_iter().collect(), turn);
     }
 
-    fn compare(&mut self, host: &str, alive: &HashSet<Attempt>, turn: &mut Turn) {
-        let missing = self.queue.assigned_on(host).into_iter().filter(|(attempt, _)| !alive.contains(attempt));
+    fn compare(&mut self, host: &str, alive: &HashSet<Attempt>, owed: &HashSet<Attempt>, turn: &mut Turn) {
+        let known = |attempt: &Attempt| alive.contains(attempt) || owed.contains(attempt);
+        let missing = self.queue.assigned_on(host).into_iter().filter(|(attempt, _)| !known(attempt));
         for (attempt, rank) in missing.collect::<Vec<_>>() {
             let Some(live) = self.queue.live(&attempt) else { continue };
             let ending = match live.stopping {
@@ -171,7 +178,6 @@ impl Daemon {
         let (attempt, rank) = (ended.attempt.clone(), ended.rank);
         if self.queue.is_live_on(&attempt, host) {
             self.note(turn, Event::Ended { at: turn.now, host: host.into(), ended: Box::new(ended) });
-            self.live.ends(&attempt);
         }
         self.troubles.ends(host, &attempt);
         let gang = rank > 0 || self.queue.sweep(&attempt.run.sweep).is_some_and(|sweep| sweep.wants.ranks > 1);
@@ -201,6 +207,7 @@ impl Daemon {
             return;
         }
         self.lines.remove(host);
+        self.silent.insert(host.into(), Instant::now());
         self.troubles.forget(host);
         self.shared.log.say(format!("{host} is away: {why}"));
         self.problems.insert(host.into(), why.into());
@@ -214,16 +221,19 @@ impl Daemon {
         }
     }
 
-    /// The daemon's own absence is not the host's silence.
-    pub(super) fn is_really_lost(&self, event: &Event) -> bool {
-        let Event::HostLost { name, .. } = event else { return false };
-        let bears = self.queue.host(name).map_or(0, |(policy, _)| policy.lost_after_seconds);
-        self.started.elapsed() > Duration::from_secs(bears)
+    /// By the monotonic clock. The daemon's own absence is not the host's silence, and neither is the time in which it let nobody in.
+    pub(super) fn silence(&self, host: &str) -> Duration {
+        self.silent.get(host).unwrap_or(&self.open_since).elapsed()
     }
 
     /// A thread for every host that is reached, with its present policy; none for those that are gone.
     pub(super) fn see_to_dialers(&mut self) {
-        let wanted: Vec<HostPolicy> = self.queue.hosts().filter(|policy| policy.reach.is_some()).cloned().collect();
+        let wanted: Vec<HostPolicy> = self
+            .queue
+            .hosts()
+            .filter(|policy| policy.reach.is_some() && !self.is_twin(&policy.name))
+            .cloned()
+            .collect();
         let shared = self.shared.clone();
         self.dialers.retain(|name, dialer| {
             let keep = wanted.iter().any(|policy| policy.name == *name && policy.reach == dialer.policy.reach);

@@ -56,7 +56,29 @@ impl Live {
         self.numbers.get(attempt)
     }
 
+    /// Some have ended without a word of theirs: their host is lost.
+    pub fn keep_only(&mut self, lives: impl Fn(&Attempt) -> bool) {
+        self.numbers.retain(|attempt, _| lives(attempt));
+    }
+
     pub fn ends(&mut self, attempt: &Attempt) {
         self.numbers.remove(attempt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_core::queue::RunId;
+
+    #[test]
+    fn numbers_go_with_their_attempts() {
+        let attempt = |cell| Attempt { run: RunId { sweep: "s".into(), cell, rep: 0 }, number: 1 };
+        let mut live = Live::default();
+        (0..4).for_each(|cell| live.prints(attempt(cell), vec![("loss".into(), "1".into())]));
+        live.ends(&attempt(0));
+        live.keep_only(|attempt| attempt.run.cell > 2);
+        let left: Vec<u32> = (0..4).filter(|cell| live.numbers(&attempt(*cell)).is_some()).collect();
+        assert_eq!(left, [3]);
     }
 }

@@ -72,6 +72,8 @@ pub struct Up {
     pub facts: Box<HostFacts>,
     pub alive: Vec<Attempt>,
     pub ended: Vec<Ended>,
+    /// Their ends come behind hello.
+    pub owed: Vec<Attempt>,
 }
 
 pub struct LogPlace {

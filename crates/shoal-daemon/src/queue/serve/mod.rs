@@ -14,6 +14,7 @@
 //! | `ask/` | what requests change and show |
 //! | `hosts`, `plan` | what changes when hosts come, speak and go; how decisions become orders |
 //! | `live`, `troubles` | what is known of live runs beside the journal; what is wrong on hosts |
+//! | `twins` | what if one machine is there under two names |
 //! | `full` | what if nothing can be written |
 //! | `settings` | what holds for the queue as a whole |
 //! | `leave` | when it ends |
@@ -41,6 +42,7 @@ mod settings;
 pub(super) mod shared;
 mod troubles;
 pub(super) mod turn;
+mod twins;
 
 pub use here::Here;
 pub use lock::{Ended, Holder, holder, last_holder};
@@ -153,10 +155,12 @@ pub fn main(options: Options, reacher: impl Reacher + 'static) -> Result<(), Ser
         here: Arc::new(Here { program: options.program.clone(), store: store.clone() }),
         reacher: Arc::new(reacher),
         clock: Clock::new(last),
-        started: Instant::now(),
+        open_since: Instant::now(),
+        silent: Default::default(),
         lines: Default::default(),
         dialers: Default::default(),
         problems: Default::default(),
+        twins: Default::default(),
         troubles: Default::default(),
         live: Default::default(),
         unheard: Vec::new(),

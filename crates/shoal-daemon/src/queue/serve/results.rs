@@ -4,12 +4,13 @@
 use super::line::Outbox;
 use super::message::{Message, PublishTo};
 use super::shared::Shared;
+use crate::queue::drive::{is_for_ever, is_full};
 use crate::queue::places::{sync_folder, write_by_way_of, write_durable};
 use crate::queue::trees::Trees;
 use shoal_core::queue::Attempt;
 use shoal_core::queue::line::ToHost;
 use shoal_core::queue::work::DIFF_FILE;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 /// Results that a host may send at the same time.
 const MOST_AT_ONCE: usize = 256;
+/// And so many more are told to come later.
+const MOST_PUT_OFF: usize = 4096;
 /// Results put in place together: one sync for all of them.
 const BATCH: usize = 64;
 /// A larger difference to a commit was never sent.
@@ -38,8 +41,8 @@ pub struct Job {
 }
 
 impl Job {
-    fn answers(&self, problem: Option<String>) {
-        self.outbox.tell(&ToHost::Published { attempt: self.attempt.clone(), problem, rank: self.rank });
+    fn answers(&self, problem: Option<String>, later: bool) {
+        self.outbox.tell(&ToHost::Published { attempt: self.attempt.clone(), problem, later, rank: self.rank });
     }
 }
 
@@ -60,6 +63,24 @@ impl Drop for Part {
 #[derive(Default)]
 pub struct Inbound {
     parts: HashMap<(Attempt, u32), Part>,
+    /// Told to come later; what was on its way by then is passed over.
+    later: HashSet<(Attempt, u32)>,
+}
+
+/// Why a piece is not taken.
+pub enum NotTaken {
+    /// The store is full: that concerns all who send something.
+    Full(io::Error),
+    /// These alone have no place now.
+    Later(String),
+    /// The host does not keep to the rules; the line is its own.
+    Odd(String),
+}
+
+impl From<io::Error> for NotTaken {
+    fn from(e: io::Error) -> NotTaken {
+        if is_full(&e) { NotTaken::Full(e) } else { NotTaken::Later(format!("they cannot be received: {e}")) }
+    }
 }
 
 impl Inbound {
@@ -73,18 +94,31 @@ impl Inbound {
         at: u64,
         last: bool,
         bytes: &[u8],
-    ) -> io::Result<()> {
+    ) -> Result<(), NotTaken> {
         if at == 0 {
             self.parts.remove(&whose);
-            if self.parts.len() >= MOST_AT_ONCE {
-                return Err(io::Error::other(format!("more than {MOST_AT_ONCE} at once")));
+            self.later.remove(&whose);
+            let begun = match self.parts.len() < MOST_AT_ONCE {
+                true => Part::new(shared).map_err(NotTaken::from),
+                false => Err(NotTaken::Later(format!("{host} sends those of more than {MOST_AT_ONCE} runs at once"))),
+            };
+            match begun {
+                Ok(part) => drop(self.parts.insert(whose.clone(), part)),
+                Err(why) => return Err(self.put_off(whose, last, why)),
             }
-            self.parts.insert(whose.clone(), Part::new(shared)?);
+        }
+        if self.later.contains(&whose) {
+            if last {
+                self.later.remove(&whose);
+            }
+            return Ok(());
         }
         let Some(part) = self.parts.get_mut(&whose).filter(|part| part.length == at) else {
-            return Err(io::Error::other(format!("a piece of {} came out of order", whose.0)));
+            return Err(NotTaken::Odd(format!("a piece of the results of {} came out of order", whose.0)));
         };
-        part.file.write_all(bytes)?;
+        if let Err(e) = part.file.write_all(bytes) {
+            return Err(self.put_off(whose, last, e.into()));
+        }
         part.length += bytes.len() as u64;
         if last && let Some(tar) = self.parts.remove(&whose) {
             // Waits when many are due: the host then waits with sending.
@@ -93,6 +127,17 @@ impl Inbound {
             let _ = shared.publish.send(job);
         }
         Ok(())
+    }
+
+    fn put_off(&mut self, whose: (Attempt, u32), last: bool, why: NotTaken) -> NotTaken {
+        self.parts.remove(&whose);
+        if self.later.len() >= MOST_PUT_OFF {
+            return NotTaken::Odd(format!("it sends those of more than {MOST_PUT_OFF} runs at once"));
+        }
+        if !last {
+            self.later.insert(whose);
+        }
+        why
     }
 }
 
@@ -133,17 +178,22 @@ enum Stage {
 }
 
 fn place(shared: &Shared, jobs: Vec<Job>) {
-    let mut staged = Vec::new();
+    let (mut staged, mut busy) = (Vec::new(), false);
     for job in jobs {
         let (reply, answer) = sync_channel(1);
         let (host, attempt) = (job.host.clone(), job.attempt.clone());
         if !shared.post(Message::PublishTo { host, attempt, rank: job.rank, reply }) {
             return;
         }
-        let outcome = match answer.recv_timeout(ANSWER) {
+        // One that waited in vain has waited for all.
+        let within = if busy { Duration::ZERO } else { ANSWER };
+        let outcome = match answer.recv_timeout(within) {
             Ok(Some(to)) => stage(&shared.store.results(), &to, &job.tar.path, &shared.trees).map_err(Failure::Io),
             Ok(None) => Err(Failure::Unwanted),
-            Err(_) => return,
+            Err(_) => {
+                busy = true;
+                Err(Failure::Busy)
+            }
         };
         staged.push((job, outcome));
     }
@@ -156,7 +206,7 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
             (Err(e), _) => Err(Failure::Io(io::Error::new(e.kind(), e.to_string()))),
         });
         match outcome {
-            Ok(()) => job.answers(None),
+            Ok(()) => job.answers(None, false),
             // Room may come back: the host keeps them, and sends them again on another line.
             Err(Failure::Io(e)) if is_full(&e) => {
                 let why = format!("the results of {} cannot be kept: {e}", job.attempt);
@@ -166,7 +216,7 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
             Err(failure) => {
                 let problem = failure.text(&shared.store.results());
                 shared.log.say(format!("{} of {}: {problem}", job.attempt, job.host));
-                job.answers(Some(problem));
+                job.answers(Some(problem), failure.may_pass());
             }
         }
     }
@@ -175,20 +225,28 @@ fn place(shared: &Shared, jobs: Vec<Job>) {
 enum Failure {
     /// The run is not that host's any more.
     Unwanted,
+    /// Nobody could say in time where they belong.
+    Busy,
     Io(io::Error),
 }
 
 impl Failure {
+    /// The host keeps them, and sends them again.
+    fn may_pass(&self) -> bool {
+        match self {
+            Failure::Unwanted => false,
+            Failure::Busy => true,
+            Failure::Io(e) => !is_for_ever(e),
+        }
+    }
+
     fn text(&self, results: &Path) -> String {
         match self {
             Failure::Unwanted => "the queue does not expect them from this host any more".into(),
+            Failure::Busy => "the queue has too much to do at the moment".into(),
             Failure::Io(e) => format!("they could not be put into {}: {e}", results.display()),
         }
     }
-}
-
-pub fn is_full(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) || e.kind() == io::ErrorKind::StorageFull
 }
 
 /// Names come from the plan; still, nothing is ever written outside.

@@ -3,7 +3,7 @@
 use super::wanting;
 use crate::queue::event::Action;
 use crate::queue::sweep::Sweep;
-use crate::queue::testing::{Bench, OK, facts, policy};
+use crate::queue::testing::{BAD, Bench, OK, facts, policy};
 
 pub(super) fn gpus(name: &str, cells: u32, milli: u32, memory_gib: Option<u64>) -> Sweep {
     wanting(name, "ann", cells, |it| {
@@ -79,4 +79,18 @@ fn memory_is_learned_from_the_first_that_finishes() {
     bench.end_rank("s:0.0#1", "a", 0, OK, 4 << 30);
     // 4 GiB and headroom: three on a device, and one is there already; then there is room for the other as well.
     assert_eq!(devices(&bench.go()).len(), 3 + 2 + 1);
+}
+
+#[test]
+fn what_nobody_saw_of_its_memory_keeps_a_run_alone() {
+    for (ending, seen, packed) in [(OK, 0, false), (BAD, 4 << 30, false), (OK, 4 << 30, true)] {
+        let mut bench = Bench::new();
+        bench.host(policy("a"), facts(32, 1));
+        let mut it = gpus("s", 9, 100, None);
+        it.rules.retries = 1;
+        bench.submit(it);
+        assert_eq!(bench.go().len(), 1);
+        bench.end_rank("s:0.0#1", "a", 0, ending.clone(), seen);
+        assert_eq!(bench.go().len() > 1, packed, "{ending} {seen}");
+    }
 }

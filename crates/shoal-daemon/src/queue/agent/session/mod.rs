@@ -23,6 +23,7 @@ use super::outbox::Outbox;
 use super::pool::Pool;
 use super::publish;
 use super::ready::Maker;
+use super::send::Sending;
 use super::shelf::Shelf;
 use super::store::Storeroom;
 use super::trees::Arriving;
@@ -37,9 +38,9 @@ use shoal_core::queue::line::{FromHost, ToHost};
 use shoal_core::queue::work::{Ended, Start};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Things heard before what follows from them is told.
@@ -107,6 +108,10 @@ pub(super) struct Session {
     pub arriving: Arriving,
     /// Trees that were asked for, and how often.
     pub asked: HashMap<String, u32>,
+    /// When those that could not be had may be asked for anew.
+    pub trees_again: HashMap<String, Instant>,
+    /// Trees of which a piece found no room, and why, until their last piece has come.
+    pub without_room: HashMap<String, String>,
     /// Environments that are being made, or could not be until a moment.
     pub making: HashMap<String, Option<(Instant, String)>>,
     pub shelf: Arc<Shelf>,
@@ -114,6 +119,9 @@ pub(super) struct Session {
     pub readers: Readers,
     pub lookers: Pool<(Box<Over>, Note)>,
     pub publishers: Pool<publish::Job>,
+    pub senders: Pool<Sending>,
+    /// Whose results are given to them, and not all sent.
+    pub on_the_way: Arc<Mutex<HashSet<String>>>,
     pub cleaners: Pool<PathBuf>,
     pub ends: Vec<Ended>,
     pub forget: Vec<String>,
@@ -233,7 +241,7 @@ impl Session {
                 ended.iter().for_each(|(attempt, rank)| self.acknowledged(&name(attempt, *rank)));
             }
             ToHost::Tree { digest, at, last } => self.tree_piece(&digest, at, last, body),
-            ToHost::Published { attempt, problem, rank } => self.sent(&attempt, rank, problem),
+            ToHost::Published { attempt, problem, later, rank } => self.sent(&attempt, rank, problem, later),
             ToHost::Log { ask, attempt, from, follow, rank } => {
                 self.readers.start(ask, name(&attempt, rank), from, follow);
             }
@@ -262,6 +270,7 @@ impl Session {
         let now = Instant::now();
         self.publish_again(now);
         self.measure_if_due(now);
+        self.ask_for_trees_again(now);
         if self.disk_again_at.take_if(|at| now >= *at).is_some() {
             self.look_again = true;
         }

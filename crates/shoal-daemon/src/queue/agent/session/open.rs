@@ -8,6 +8,7 @@ use super::super::outbox::Outbox;
 use super::super::pool::Pool;
 use super::super::publish;
 use super::super::ready::Maker;
+use super::super::send::{self, Sending};
 use super::super::shelf::Shelf;
 use super::super::store::Storeroom;
 use super::super::trees::{self, Arriving};
@@ -20,15 +21,16 @@ use crate::queue::keeper::words::Over;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const FACTS_EVERY: Duration = Duration::from_secs(5);
 const LOOKERS: usize = 3;
 const PUBLISHERS: usize = 4;
 const PUBLISH_BATCH: usize = 32;
+const SENDERS: usize = 4;
 
 impl Session {
     pub fn open(
@@ -54,6 +56,19 @@ impl Session {
         let publishers = Pool::start("publish", PUBLISHERS, PUBLISH_BATCH, move |jobs: Vec<publish::Job>| {
             for (job, done) in jobs.iter().zip(publish::all(&jobs)) {
                 let _ = tell.send(Event::Published(job.name.clone(), done));
+            }
+        });
+        let (tell, to_daemon) = (events.clone(), outbox.clone());
+        let on_the_way: Arc<Mutex<HashSet<String>>> = Arc::default();
+        let sending = on_the_way.clone();
+        let senders = Pool::start("send", SENDERS, 1, move |jobs: Vec<Sending>| {
+            for job in jobs {
+                let sent = send::send(&to_daemon, &job);
+                sending.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.name);
+                if let Err(e) = sent {
+                    let why = format!("{} cannot be sent: {e}", job.room.display());
+                    let _ = tell.send(Event::Published(job.name, Err(publish::Problem::Later(why))));
+                }
             }
         });
         let cleaners = Pool::start("clean", 1, 1, |paths: Vec<PathBuf>| {
@@ -99,11 +114,15 @@ impl Session {
             pending: VecDeque::new(),
             arriving: Arriving::default(),
             asked: HashMap::new(),
+            trees_again: HashMap::new(),
+            without_room: HashMap::new(),
             making: HashMap::new(),
             shelf,
             attempts,
             lookers: lookers.map_err(failed)?,
             publishers: publishers.map_err(failed)?,
+            senders: senders.map_err(failed)?,
+            on_the_way,
             cleaners: cleaners.map_err(failed)?,
             ends: Vec::new(),
             forget: Vec::new(),

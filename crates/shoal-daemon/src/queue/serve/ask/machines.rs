@@ -58,6 +58,7 @@ impl Daemon {
             let policy = self.once(policy);
             if self.queue.host(&policy.name).is_none_or(|(known, _)| *known != policy) {
                 self.shared.log.say(format!("{} adds host {}", by.user, policy.name));
+                self.forget_twins_of(&policy.name);
                 self.note(turn, Event::HostAdded { at: turn.now, policy });
             }
         }
@@ -97,6 +98,9 @@ impl Daemon {
         }
         self.shared.log.say(format!("{} removes host {name}", by.user));
         self.note(turn, Event::HostRemoved { at: turn.now, name: name.into() });
+        self.silent.remove(name);
+        self.problems.remove(name);
+        self.forget_twins_of(name);
         self.see_to_dialers();
         // Its agent ends what is left, leaves, and its line with it.
         if let Some((_, outbox)) = self.lines.remove(name) {

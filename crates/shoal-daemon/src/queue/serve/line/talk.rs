@@ -5,7 +5,7 @@ use super::trees::TreeSender;
 use crate::queue::framing::{self, FramingError};
 use crate::queue::serve::message::{Message, Up};
 use crate::queue::serve::reach::LineStream;
-use crate::queue::serve::results::Inbound;
+use crate::queue::serve::results::{Inbound, NotTaken};
 use crate::queue::serve::shared::Shared;
 use shoal_core::queue::line::{FromHost, LINE_VERSION, ToHost};
 use std::io::{BufReader, Read, Write};
@@ -77,7 +77,8 @@ impl Talk<'_> {
             framing::read_preamble(&mut from)?;
             self.outbox.hear();
         }
-        let Some((FromHost::Hello { version, facts, alive, ended, .. }, _)) = framing::read_message(&mut from)? else {
+        let Some((FromHost::Hello { version, facts, alive, ended, owed, .. }, _)) = framing::read_message(&mut from)?
+        else {
             return Err(FramingError::Message("the agent's first word was not hello".into()));
         };
         if version != LINE_VERSION {
@@ -88,7 +89,7 @@ impl Talk<'_> {
         self.outbox.hear();
         self.up = true;
         let (host, outbox) = (self.host.to_string(), self.outbox.clone());
-        self.shared.post(Message::Up(Box::new(Up { host, line: self.line, outbox, facts, alive, ended })));
+        self.shared.post(Message::Up(Box::new(Up { host, line: self.line, outbox, facts, alive, ended, owed })));
         while let Some((message, body)) = framing::read_message::<FromHost>(&mut from)? {
             self.outbox.hear();
             if self.outbox.closed().is_some() || !self.take(message, body) {
@@ -118,12 +119,20 @@ impl Talk<'_> {
                 true
             }
             FromHost::Result { attempt, at, last, rank } => {
-                let taken = self.inbound.piece(self.shared, self.host, self.outbox, (attempt, rank), at, last, &body);
-                if let Err(e) = taken {
-                    // The host keeps it, and sends it again on another line.
-                    let why = format!("results of runs on {} cannot be kept: {e}", self.host);
-                    self.outbox.close(&why);
-                    self.shared.post(Message::Full { why });
+                let whose = (attempt.clone(), rank);
+                let taken = self.inbound.piece(self.shared, self.host, self.outbox, whose, at, last, &body);
+                // The host keeps them, whatever it is, and sends them again.
+                match taken {
+                    Ok(()) => {}
+                    Err(NotTaken::Later(why)) => {
+                        self.outbox.tell(&ToHost::Published { attempt, problem: Some(why), later: true, rank });
+                    }
+                    Err(NotTaken::Odd(why)) => self.outbox.close(&why),
+                    Err(NotTaken::Full(e)) => {
+                        let why = format!("results of runs on {} cannot be kept: {e}", self.host);
+                        self.outbox.close(&why);
+                        self.shared.post(Message::Full { why });
+                    }
                 }
                 true
             }
