@@ -43,13 +43,14 @@ class Planner:
     """Front ends call ``saw`` for each tensor of a step, in the same order everywhere, and ``settle`` at its end.
 
     ``multiply(dy, x)`` is how the front end makes ``dy.T @ x`` of float32 NumPy arrays; without it torch's or NumPy's
-    way is timed.
+    way is timed. ``says_dense=False`` is for one who says in the log himself how what is not factors travels.
     """
 
-    def __init__(self, prefix, use_sfb="auto", multiply=None):
+    def __init__(self, prefix, use_sfb="auto", multiply=None, says_dense=True):
         if use_sfb not in ("auto", True, False):
             raise ValueError(f"use_sfb is {use_sfb!r}; expected 'auto', True or False")
         self.prefix, self.use_sfb, self.multiply = prefix, use_sfb, multiply
+        self._says_dense = says_dense
         self._seen, self._tensors, self._steps = {}, {}, 0
         self.choices, self.measured = {}, None
 
@@ -108,7 +109,8 @@ class Planner:
             choice = self._choose(tensor, current, workers)
             known = self.choices.get(name)
             if known is None or (known.scheme, known.rows) != (choice.scheme, choice.rows):
-                log.info("%s: %s: %s", name, choice.scheme, choice.why)
+                if choice.scheme == FACTORS or self._says_dense:
+                    log.info("%s: %s: %s", name, choice.scheme, choice.why)
                 changed = True
             self.choices[name] = choice
         return changed

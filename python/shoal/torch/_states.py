@@ -5,6 +5,8 @@ how many left the parameter out (frozen, or its gradient was None at the last st
 names a single one. A parameter that some leave out and others do not would part the replicas without a word: that is an error
 on all (GRAD-3, GRAD-5).
 
+A second number says how many workers have a hook of the script on it, which decides who may travel in a bundle.
+
 Behind them is what this worker's optimizers did since the round before, as a number: a worker that skips a step that the others
 take would part the replicas, too.
 """
@@ -30,7 +32,7 @@ class States:
 
     def __init__(self, slots, prefix):
         self._slots, self._name = slots, f"{prefix}used"
-        self._sums = np.zeros(len(slots) + 5, dtype=np.float64)
+        self._sums = np.zeros(2 * len(slots) + 5, dtype=np.float64)
         self._handle = None
         self._steps = None  # what was done since the round before; None: there is none
         self._here = 0  # as this worker told it last
@@ -49,6 +51,7 @@ class States:
         for index, slot in enumerate(self._slots):
             out = slot.round != round or slot.dropped
             self._sums[index] = slot.had + (left_out if out else 0)
+            self._sums[len(self._slots) + index] = slot.watched
             slot.told_dropped, slot.dropped = slot.dropped, False
         self._sums[_THERE] = 1  # so that the sum is the number of those who took part
         # Who has just come took no step in the others' last round.
@@ -69,12 +72,12 @@ class States:
         self._handle.wait()
         self._handle = None
         there, most = int(self._sums[_THERE]), float(1 << _BITS)
-        if (self._sums[:_THERE] >= most).any():
+        if (self._sums[: len(self._slots)] >= most).any():
             self._look_who_left_out(there)
         self._look_who_stepped()
 
     def _look_who_left_out(self, there):
-        sums = self._sums[:_THERE].astype(np.int64)
+        sums = self._sums[: len(self._slots)].astype(np.int64)
         out = (sums >> _BITS) & (_MOST - 1)
         differ = np.flatnonzero((out != 0) & (out != there))
         if len(differ):
@@ -100,6 +103,10 @@ class States:
 
     def anyone_had(self, index):
         return int(self._sums[index]) & (_MOST - 1) > 0
+
+    def anyone_watches(self, index):
+        """Whether any worker's script had a hook on this parameter in the last round."""
+        return self._sums[len(self._slots) + index] > 0
 
     def _what(self, slot, out, there, ranks, count):
         who = f"worker {ranks} alone" if out == 1 else f"{out} of {there} workers"
