@@ -50,14 +50,18 @@ class Planner:
         if use_sfb not in ("auto", True, False):
             raise ValueError(f"use_sfb is {use_sfb!r}; expected 'auto', True or False")
         self.prefix, self.use_sfb, self.multiply = prefix, use_sfb, multiply
-        self._says_dense = says_dense
+        self._says_dense, self._why_not = says_dense, {}
         self._seen, self._tensors, self._steps = {}, {}, 0
         self.choices, self.measured = {}, None
 
-    def saw(self, name, elements, rows=0, outputs=0, inputs=0):
-        """A tensor of ``elements`` numbers; with ``rows`` > 0 it is a linear layer's weight and has factors."""
+    def saw(self, name, elements, rows=0, outputs=0, inputs=0, why_not=None):
+        """A tensor of ``elements`` numbers; with ``rows`` > 0 it is a linear layer's weight and has factors.
+
+        ``why_not`` says, for the log, why a linear layer's weight has none to offer here.
+        """
         if name not in self._seen or self._seen[name]["rows"] < rows:
             self._seen[name] = {"elements": elements, "rows": rows, "outputs": outputs, "inputs": inputs}
+            self._why_not[name] = why_not
 
     def settle(self):
         """Decides; a meeting of all workers, with the same tensors seen everywhere. Returns ``choices``."""
@@ -107,6 +111,8 @@ class Planner:
         changed = False
         for name, (tensor, current) in self._tensors.items():
             choice = self._choose(tensor, current, workers)
+            if choice.scheme == DENSE and self._why_not.get(name):
+                choice.why = self._why_not[name]
             known = self.choices.get(name)
             if known is None or (known.scheme, known.rows) != (choice.scheme, choice.rows):
                 if choice.scheme == FACTORS or self._says_dense:

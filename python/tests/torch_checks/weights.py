@@ -96,11 +96,14 @@ def weights_of_backwards_that_are_not_exchanged_add_up():
             theirs.step()
         models_close(model, reference)
         same_everywhere(model)
-    # A weight for the part that is kept alone: it is that of the round.
-    model = seeded(0, lambda: nn.Linear(8, 8))
-    shoal.torch.distribute(model)
-    shoal.torch.set_weight([1, 3][shoal.rank()])
-    with shoal.torch.no_sync(model):
+    # Whatever is set for the parts, none is lost: 1 + 1 and 3 + 1; and what is set for the kept part alone is that of the round.
+    for last, wanted in (([1, 1], 8 * 4 / 6), (None, 8 * 3 / 4)):
+        model = seeded(0, lambda: nn.Linear(8, 8))
+        shoal.torch.distribute(model)
+        shoal.torch.set_weight([1, 3][shoal.rank()])
+        with shoal.torch.no_sync(model):
+            model(torch.full((4, 8), float(shoal.rank()))).sum().backward()
+        if last is not None:
+            shoal.torch.set_weight(last[shoal.rank()])
         model(torch.full((4, 8), float(shoal.rank()))).sum().backward()
-    model(torch.full((4, 8), float(shoal.rank()))).sum().backward()
-    close(model.weight.grad, torch.full((8, 8), 2 * 4 * 3 / 4))
+        close(model.weight.grad, torch.full((8, 8), wanted))
