@@ -18,7 +18,8 @@ class DistributedDataParallel(torch.nn.Module):
     ``static_graph``, ``find_unused_parameters``, ...) is ignored: gradients leave as soon as they are there, and unused
     parameters need no flag. What would change the result and cannot be had (``process_group`` of some of the workers,
     ``mixed_precision``, ``delay_all_reduce_named_params``, ``param_to_hook_all_reduce``) is refused.
-    ``broadcast_buffers=False`` leaves BatchNorm's running statistics to each worker; otherwise their mean is taken.
+    ``broadcast_buffers=False`` leaves buffers to each worker; otherwise BatchNorm's running statistics are averaged with each
+    step, and other buffers that training changes become the root's.
     """
 
     def __init__(self, module, *args, use_sfb="auto", compress=None, **kwargs):

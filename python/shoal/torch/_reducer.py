@@ -17,6 +17,7 @@ from .. import _api
 from .._planner import FACTORS, Planner
 from ..errors import UsageError
 from ._asked import ACCUMULATED, accumulator_of, how_wanted
+from ._buffers import Buffers
 from ._bundle import bundle_up, may_be_bundled
 from ._hooks import Guard, hook, is_nested
 from ._parameter import adopt, raw_grad
@@ -36,7 +37,7 @@ _backward_now = torch._C._current_graph_task_id
 class Reducer:
     """The gradients of one model. ``named`` are its parameters with their names, in the same order on every worker."""
 
-    def __init__(self, named, prefix, use_sfb="auto", running=(), compress=None):
+    def __init__(self, named, prefix, use_sfb="auto", running=(), others=(), compress=None):
         self.prefix, self.use_sfb, self.compress = prefix, use_sfb, compress
         self.slots = [Slot(self, parameter, name, index) for index, (name, parameter) in enumerate(named)]
         self.pairs = []
@@ -50,7 +51,8 @@ class Reducer:
         self._arrivals = []  # the order in which the first round's gradients came
         self._by_need = list(self.slots)
         self._small, self._bundles = [], []
-        self._states = States(self.slots, prefix)
+        self._buffers = Buffers(others, prefix)
+        self._states = States(self.slots, prefix, self._buffers)
         self._running = RunningStatistics(running, f"{prefix}running statistics")
         self._stepped = weakref.WeakKeyDictionary()
         self._start_planning()
@@ -185,6 +187,7 @@ class Reducer:
                 slot.push()
         self._states.push(self.round)
         self._running.push(self.weight)
+        self._buffers.push()
         self._learn_order()
 
     def _learn_order(self):
@@ -251,6 +254,7 @@ class Reducer:
                 self._resolve(pair)
             self.settle(slot)
         self._running.finish(write=at_step)
+        self._buffers.finish(write=at_step)
 
     def leave(self):
         """This worker leaves: gradients that nobody read come to their end, too."""
@@ -316,6 +320,7 @@ class Reducer:
         """Backwards inside of the step, of a closure, leave statistics that are still under way."""
         if self.failure is None and not self.quiet and _backward_now() == _NO_BACKWARD:
             self._running.finish()
+            self._buffers.finish()
 
     # Plans
 
@@ -324,6 +329,7 @@ class Reducer:
         self._planner = Planner(self.prefix.rstrip("."), self.use_sfb, says_dense=self.compress is None)
         for pair in self.pairs:
             pair.forget()
+        self._buffers.forget()
         self.planning, self._looked_at = False, self.round
         self._plan_again()
 
