@@ -98,7 +98,8 @@ def test_a_track_per_key_with_its_phases_and_spans(gang, way):
         tracks = check(gang.folder / f"trace.rank{rank}.json", rank)
         for key in ("small", "large", "late"):
             for found in phases(tracks[key], key):
-                assert found == [name for name in PHASES if name in found] and "waiting" in found, (rank, key, found)
+                assert found == [name for name in PHASES if name in found], (rank, key, found)
+                assert "waiting" in found or "servers" in way, "where one sends for all of the host, the others have no part in it"
                 if way == {"shared_memory": 1}:
                     assert found == ["waiting"], (rank, key, found)
         if way == {"shared_memory": 0}:
