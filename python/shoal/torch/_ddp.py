@@ -92,6 +92,6 @@ def _refuse(given):
         ensure_started()
         if size(group) != _api.size():
             raise ValueError(
-                f"{name} is not all of the {_api.size()} workers; gradients of a model here are averaged over all of them. Leave "
-                f"{name} out, or use torch.nn.parallel.DistributedDataParallel with init_process_group('shoal'), which knows groups"
+                f"{name} is not all of the {_api.size()} workers; gradients of a model here are averaged over all of them. "
+                f"Leave {name} out, or use PyTorch's own wrapper with init_process_group('shoal'), which knows groups"
             )
