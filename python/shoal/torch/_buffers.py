@@ -80,10 +80,11 @@ class Buffers:
             kind = np.float32 if narrow else np.float64  # which has all whole numbers up to 2**53
             packed = np.zeros(1 + sum(self._size(index) for index in chosen), kind)
             root, at = _api.rank() == _api.root(), 1
-            packed[0] = root  # 1 afterwards, unless the root has finished
+            whole = all(_form(_of(*self._found[index])) == self._forms[index] for index in chosen)
+            packed[0] = root and whole  # 1 afterwards, unless the root has finished, or has no such buffers any more
             for index in chosen:
                 buffer, size = _of(*self._found[index]), self._size(index)
-                if root and _form(buffer) == self._forms[index]:
+                if root and whole:
                     packed[at : at + size] = buffer.detach().reshape(-1).to("cpu", torch.from_numpy(packed).dtype).numpy()
                 at += size
             name = f"{self._prefix}buffers {zlib.crc32(np.array(chosen).tobytes())}, {packed.size} numbers"
