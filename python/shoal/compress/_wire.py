@@ -11,7 +11,7 @@ class Wire:
         self.name, self.shape, self.priority = name, tuple(shape), priority
         self.size = int(np.prod(self.shape, dtype=np.int64))
         self._error = np.zeros(self.size, np.float32) if error_feedback else None
-        self._array, self._counts, self._advanced = None, True, False
+        self._array, self._counts, self.advanced = None, True, False
 
     def start(self, array, weight=None):
         """Begins; ``array`` belongs to the wire until ``wait``. ``weight`` as in ``push_pull``."""
@@ -31,7 +31,7 @@ class Wire:
             flat.fill(0)
         elif self._error is not None:
             flat += self._error
-        self._array, self._advanced = array, False
+        self._array, self.advanced = array, False
         try:
             self._send(flat, weight)
         except BaseException:
@@ -42,13 +42,13 @@ class Wire:
         """For schemes that speak twice: waits for the first answer, which needs all workers' ``start`` only, and sends
         the second message. Who has several under way calls it for all before waiting for one, or workers that wait in
         different orders wait for each other."""
-        if self._array is not None and not self._advanced:
+        if self._array is not None and not self.advanced:
             self._advance(self._array.reshape(-1))
-            self._advanced = True
+            self.advanced = True
 
     def done(self):
         """Whether ``wait()`` would return at once."""
-        return self._array is not None and self._advanced and self._handle.done()
+        return self._array is not None and self.advanced and self._handle.done()
 
     def wait(self):
         """The same array, which then holds the result."""

@@ -26,6 +26,10 @@ class Lossy:
         self._way.start(array, weight)
         return self
 
+    @property
+    def advanced(self):
+        return self._way.advanced
+
     def advance(self):
         """For schemes that speak twice: waits until the second message can be made, and sends it."""
         self._way.advance()

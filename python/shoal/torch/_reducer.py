@@ -222,7 +222,7 @@ class Reducer:
             self._await_states()
         if slot.pair is not None and slot.pair.under_way:
             self._resolve(slot.pair)
-        if self.compress is not None and not self.is_open:
+        if slot.has_more_to_say and not self.is_open:
             self._advance_all()
         slot.finish()
 

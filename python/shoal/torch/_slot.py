@@ -64,9 +64,13 @@ class Slot:
             return not self.pair.is_there
         return self._handle is not None and not self._handle.done()
 
+    @property
+    def has_more_to_say(self):
+        return self._handle is not None and self._handle is self._lossy and not self._lossy.advanced
+
     def advance(self):
         """Some lossy schemes speak twice: waits for the first answer and sends the second message."""
-        if self._handle is not None and self._handle is self._lossy:
+        if self.has_more_to_say:
             self._lossy.advance()
 
     @property
