@@ -43,20 +43,25 @@ class Planner:
     """Front ends call ``saw`` for each tensor of a step, in the same order everywhere, and ``settle`` at its end.
 
     ``multiply(dy, x)`` is how the front end makes ``dy.T @ x`` of float32 NumPy arrays; without it torch's or NumPy's
-    way is timed.
+    way is timed. ``says_dense=False`` is for one who says in the log himself how what is not factors travels.
     """
 
-    def __init__(self, prefix, use_sfb="auto", multiply=None):
+    def __init__(self, prefix, use_sfb="auto", multiply=None, says_dense=True):
         if use_sfb not in ("auto", True, False):
             raise ValueError(f"use_sfb is {use_sfb!r}; expected 'auto', True or False")
         self.prefix, self.use_sfb, self.multiply = prefix, use_sfb, multiply
+        self._says_dense, self._why_not = says_dense, {}
         self._seen, self._tensors, self._steps = {}, {}, 0
         self.choices, self.measured = {}, None
 
-    def saw(self, name, elements, rows=0, outputs=0, inputs=0):
-        """A tensor of ``elements`` numbers; with ``rows`` > 0 it is a linear layer's weight and has factors."""
+    def saw(self, name, elements, rows=0, outputs=0, inputs=0, why_not=None):
+        """A tensor of ``elements`` numbers; with ``rows`` > 0 it is a linear layer's weight and has factors.
+
+        ``why_not`` says, for the log, why a linear layer's weight has none to offer here.
+        """
         if name not in self._seen or self._seen[name]["rows"] < rows:
             self._seen[name] = {"elements": elements, "rows": rows, "outputs": outputs, "inputs": inputs}
+            self._why_not[name] = why_not
 
     def settle(self):
         """Decides; a meeting of all workers, with the same tensors seen everywhere. Returns ``choices``."""
@@ -106,9 +111,12 @@ class Planner:
         changed = False
         for name, (tensor, current) in self._tensors.items():
             choice = self._choose(tensor, current, workers)
+            if choice.scheme == DENSE and self._why_not.get(name):
+                choice.why = self._why_not[name]
             known = self.choices.get(name)
             if known is None or (known.scheme, known.rows) != (choice.scheme, choice.rows):
-                log.info("%s: %s: %s", name, choice.scheme, choice.why)
+                if choice.scheme == FACTORS or self._says_dense:
+                    log.info("%s: %s: %s", name, choice.scheme, choice.why)
                 changed = True
             self.choices[name] = choice
         return changed

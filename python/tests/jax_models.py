@@ -69,3 +69,32 @@ def transformer(rng):
         return tokens[:, :-1], tokens[:, 1:]
 
     return params, loss, data
+
+
+def lstm(rng):
+    """Cells in a scan, whose weights are used once for each position."""
+    wide, vocabulary, length = 12, 20, 5
+    params = {
+        "embed": _normal(rng, vocabulary, wide),
+        "cell": _normal(rng, 2 * wide, 4 * wide),
+        "bias": np.zeros(4 * wide, np.float32),
+        "head": _normal(rng, wide, vocabulary),
+    }
+
+    def loss(params, tokens, targets):
+        def cell(state, x):
+            h, c = state
+            i, f, g, o = jnp.split(jnp.concatenate([x, h], -1) @ params["cell"] + params["bias"], 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        words = params["embed"][tokens].swapaxes(0, 1)
+        start = (jnp.zeros((len(tokens), wide)), jnp.zeros((len(tokens), wide)))
+        return cross_entropy(jax.lax.scan(cell, start, words)[1].swapaxes(0, 1) @ params["head"], targets)
+
+    def data(rng, samples):
+        tokens = rng.integers(0, vocabulary, (samples, length + 1))
+        return tokens[:, :-1], tokens[:, 1:]
+
+    return params, loss, data

@@ -1,4 +1,4 @@
-"""Read by test_tensorflow.py: small trainings with Keras and with a tape, alone or as a worker of two."""
+"""Read by test_tensorflow.py: small trainings with Keras and with a tape, alone or as a worker of two or four."""
 
 import json
 import os
@@ -14,12 +14,13 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.config.threading.set_intra_op_parallelism_threads(1)
 alone = "SHOAL_CLIENT_ID" not in os.environ
 shoal.init(distributed=not alone)
-rank = shoal.rank()
-STEPS, ROWS, WIDTH = 10, 16, 12
+rank, workers = shoal.rank(), shoal.size()
+# Four parts, which one, two or four workers share: so one process is right for any number of them.
+STEPS, ROWS, WIDTH = 50, 8, 12
 random = np.random.default_rng(1)
-inputs = random.standard_normal((STEPS, 2, ROWS, WIDTH)).astype("f4")
-labels = random.integers(0, 10, (STEPS, 2, ROWS))
-part = slice(None) if alone else slice(rank, rank + 1)
+inputs = random.standard_normal((STEPS, 4, ROWS, WIDTH)).astype("f4")
+labels = random.integers(0, 10, (STEPS, 4, ROWS))
+part = slice(4 // workers * rank, 4 // workers * (rank + 1))
 inputs, labels = inputs[:, part].reshape(-1, WIDTH), labels[:, part].reshape(-1)
 batch = len(inputs) // STEPS
 loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -47,21 +48,26 @@ def recurrent():
     return [keras.layers.Reshape((4, 3)), keras.layers.LSTM(8), keras.layers.Dense(10)]
 
 
-class Attention(keras.layers.Layer):
-    """A block of a transformer; the same projection is used for what is asked and what is answered, and so has two gradients."""
+class Transformer(keras.layers.Layer):
+    """One block over words; the embedding is also the output layer, so its gradient has two parts, of which one is sparse. The
+    same projection is used for what is asked and what is answered."""
 
     def __init__(self):
         super().__init__()
-        self.shared, self.value = keras.layers.Dense(6), keras.layers.Dense(6)
-        self.attend, self.norm = keras.layers.Attention(), keras.layers.LayerNormalization()
+        self.words = keras.layers.Embedding(10, 8)
+        self.shared, self.value, self.up = (keras.layers.Dense(size) for size in (8, 8, 16))
+        self.attend, self.norm, self.down = keras.layers.Attention(), keras.layers.LayerNormalization(), keras.layers.Dense(8)
 
     def call(self, x):
-        asked = self.shared(x)
-        return self.norm(asked + self.attend([asked, self.value(x)]))
+        words = self.words(tf.cast(tf.abs(x) * 4, tf.int32) % 10)
+        asked = self.shared(words)
+        out = self.norm(words + self.attend([asked, self.value(words)]))
+        out = out + self.down(tf.nn.relu(self.up(out)))
+        return tf.matmul(tf.reduce_mean(out, 1), self.words.embeddings, transpose_b=True)
 
 
-def attention():
-    return [keras.layers.Reshape((4, 3)), Attention(), keras.layers.Flatten(), keras.layers.Dense(10)]
+def transformer():
+    return [Transformer()]
 
 
 def weights(net):
@@ -78,7 +84,7 @@ def fitted(optimizer, use_sfb, layers=perceptron, **how):
 
 
 def taped(function, use_sfb, name):
-    net, optimizer = model(1), keras.optimizers.SGD(0.5)
+    net, optimizer = model(1), keras.optimizers.SGD(0.2)
     st.broadcast_variables(net.weights)
     optimizer.build(net.trainable_variables)
 
@@ -95,11 +101,22 @@ def taped(function, use_sfb, name):
     return {"weights": weights(net), "steps": STEPS}
 
 
-tell(sgd=fitted(keras.optimizers.SGD(0.5), False), sgd_sfb=fitted(keras.optimizers.SGD(0.5), True))
-tell(adam=fitted(keras.optimizers.Adam(0.01), "auto"))
-tell(cnn=fitted(keras.optimizers.SGD(0.2), "auto", convolutions), lstm=fitted(keras.optimizers.Adam(0.01), True, recurrent))
-tell(transformer=fitted(keras.optimizers.Adam(0.01, epsilon=1e-4), True, attention))
-tell(eager=fitted(keras.optimizers.Adam(0.01), True, run_eagerly=True))
+def sgd():
+    return keras.optimizers.SGD(0.2)
+
+
+def adam():
+    return keras.optimizers.Adam(0.005, epsilon=1e-3)
+
+
+tell(sgd=fitted(sgd(), False), sgd_sfb=fitted(sgd(), True), adam=fitted(adam(), "auto"))
+tell(cnn=fitted(sgd(), "auto", convolutions), lstm=fitted(adam(), True, recurrent))
+tell(transformer=fitted(adam(), True, transformer), transformer_dense=fitted(sgd(), False, transformer))
+tell(cnn_adam=fitted(adam(), True, convolutions), lstm_sgd=fitted(sgd(), False, recurrent))
+if workers == 4:
+    shoal.shutdown()
+    raise SystemExit
+tell(eager=fitted(adam(), True, run_eagerly=True))
 tell(tape=taped(False, True, "eager"), function=taped(True, True, "function"), dense=taped(True, False, "dense"))
 
 # The optimizer is still what it was: its name, its saved form, and it is wrapped only once.

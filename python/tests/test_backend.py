@@ -1,6 +1,7 @@
 """``torch.distributed`` over shoal: every collective against what it must give, and DDP against Gloo."""
 
 import pytest
+from gang import LONG
 
 pytest.importorskip("shoal._shoal", reason="the package is not installed: `cargo xtask test --only python` does it")
 pytest.importorskip("torch", reason="the backend is for PyTorch, which is not installed")
@@ -374,3 +375,33 @@ def test_who_waits_for_anyone_hears_of_a_death(gang):
     workers = gang.start([WAITING] * 3)
     for worker in (workers[0], workers[2]):
         assert worker.until(lambda line: "rank" in line) == {"rank": 1}
+
+
+def test_threads_may_start_operations_of_one_kind_and_a_timeout_is_answered(gang):
+    script = START + """
+import datetime
+dist.init_process_group("shoal", init_method=f"file://{os.getcwd()}/store", rank=me, world_size=2,
+                        timeout=datetime.timedelta(minutes=7))
+errors, group = [], dist.group.WORLD
+# Many threads at once: the kind is the same, so any two of them have the same sum.
+sys.setswitchinterval(1e-6)
+def many():
+    try:
+        for _ in range(150):
+            x = torch.ones(3)
+            dist.all_reduce(x)
+            assert x.tolist() == [2, 2, 2], x
+    except BaseException as error:
+        errors.append(repr(error))
+threads = [threading.Thread(target=many) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not errors, errors
+dist.destroy_process_group()
+"""
+    started = gang.start([script] * 2, shared_memory=0)
+    for worker in started:
+        assert worker.end(2 * LONG) == 0, worker.err.read_text()
+        assert worker.err.read_text().count("timeout=0:07:00 is not used") == 1

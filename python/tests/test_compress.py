@@ -152,3 +152,48 @@ def test_int8_refuses_more_workers_than_it_is_good_for(gang):
     """
     for told in gang.run(5, script, shared_memory=1):
         assert "5 workers" in told["text"] and "bf16" in told["text"]
+
+
+def test_what_weighs_nothing_is_not_said(gang):
+    """Its gradient does not count, whatever it is; what waited to be sent goes on waiting."""
+    script = """
+    from shoal import compress
+    shoal.init()
+    rank = shoal.rank()
+    for scheme in ("bf16", "int8", "powersgd:2"):
+        wire = compress.make(scheme, scheme, (16, 32))
+        given = np.random.default_rng(rank).standard_normal((3, 16, 32)).astype(np.float32)
+        kept = []
+        for step, weights in enumerate([(1, 1), (1, 0), (1, 1)]):
+            g = given[step].copy()
+            if weights[rank] == 0:
+                g[3, 5] = np.nan  # the mean over an empty batch
+            wire.start(g, weight=weights[rank])
+            wire.wait()
+            assert np.isfinite(g).all(), scheme
+            kept.append(wire.error_norm)
+        assert kept[0] > 0, scheme
+        assert (kept[1] == kept[0]) == (rank == 1), (scheme, rank, kept)
+    """
+    gang.run(2, script, shared_memory=0)
+
+
+def test_several_under_way_may_be_waited_for_in_any_order(gang):
+    """Once all have advanced, nobody waits for what another sends only after a wait (PowerSGD speaks twice)."""
+    script = """
+    from shoal import compress
+    shoal.init()
+    for scheme in ("bf16", "int8", "powersgd:2"):
+        wires = [compress.make(scheme, f"{scheme} {n}", (16, 32)) for n in range(3)]
+        arrays = [np.full((16, 32), 1.0 + shoal.rank(), np.float32) for _ in wires]
+        for wire, array in zip(wires, arrays):
+            assert not wire.done()
+            wire.start(array)
+        for wire in wires[:: 1 if shoal.rank() else -1]:
+            wire.advance()
+            wire.advance()
+        for wire in wires[:: 1 if shoal.rank() else -1]:
+            wire.wait()
+        assert all(np.allclose(array, 1.5, rtol=1e-2) for array in arrays), scheme
+    """
+    gang.run(2, script, shared_memory=0)

@@ -249,3 +249,29 @@ def test_versions_are_checked():
     for state, expected in (("missing", "ImportError shoal.jax needs JAX"), ("old", "this is 0.4.2: pip install")):
         argv = [sys.executable, "-c", textwrap.dedent(script), state]
         assert expected in subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def test_broadcasts_from_the_root_and_says_why_layers_stay_dense(gang):
+    script = """
+    import logging
+    from shoal import _api
+    said = []
+    class Keep(logging.Handler):
+        def emit(self, record):
+            said.append(record.getMessage())
+    logging.getLogger("shoal").addHandler(Keep())
+    logging.getLogger("shoal").setLevel(logging.INFO)
+    same(shoal.jax.broadcast(v), np.arange(3))
+    _api.root = lambda: 1  # as after an admit() that let worker 0 in again
+    same(shoal.jax.broadcast(v), np.arange(3) + 1)
+    same(shoal.jax.broadcast(v, root=0), np.arange(3))
+    def loss(params, x):
+        return ((x @ params["wide"]) ** 2).mean() + (params["alone"] ** 2).sum()
+    params = {"alone": jnp.ones((4, 3)), "wide": jnp.ones((16, 8))}
+    shoal.jax.grad(loss)(params, jnp.ones((64, 16)))
+    tell(said=said)
+    """
+    for told in two(gang, script):
+        (wide,) = [line for line in told["said"] if "'wide'" in line and "dense" in line]
+        assert "factors of 64 rows from each of 2 workers are more than the" in wide, wide
+        assert any("'alone'" in line and "no linear layer" in line for line in told["said"]), told["said"]

@@ -29,11 +29,12 @@ def optimizers():
 """
 
 COMPARE = """
-STEPS, SAMPLES = 30, 4
+STEPS, SAMPLES = 50, 4
 CASES = [
-    ("mlp", "adam", "factors"), ("cnn", "sgd", "dense"), ("transformer", "sgd", "factors"),
+    ("mlp", "adam", "factors"), ("cnn", "sgd", "dense"), ("transformer", "sgd", "factors"), ("lstm", "adam", "factors"),
     ("mlp", "sgd", "dense"), ("mlp", "sgd", "auto"), ("cnn", "adam", "factors"), ("transformer", "adam", "dense"),
-][: 7 if workers == 2 else 3]
+    ("lstm", "sgd", "dense"),
+][: 9 if workers == 2 else 4]
 
 def make_step(loss, tx, gradients):
     @jax.jit
@@ -69,7 +70,7 @@ shoal.barrier()
 @pytest.mark.parametrize("workers, shared_memory", [(1, 1), (2, 0), (4, 1)])
 def test_it_equals_one_process_on_the_joined_batch(gang, workers, shared_memory):
     told = run(gang, workers, START + COMPARE, shared_memory=shared_memory)
-    assert len(told[0]) == (7 if workers == 2 else 3)
+    assert len(told[0]) == (9 if workers == 2 else 4)
     for case, first in told[0].items():
         assert first["moved"] > 0.01 and first["far"] < 2e-5, (case, first)
         assert {other[case]["digest"] for other in told} == {first["digest"]}, case

@@ -31,7 +31,7 @@ def results(request, tmp_path_factory):
     try:
         script = IMPORT + "import torch_checks; torch_checks.main()"
         workers = gang.start([script] * 2, shared_memory=int(staged), torch_staging=int(staged))
-        ends = [worker.end(3 * LONG) for worker in workers]
+        ends = [worker.end(5 * LONG) for worker in workers]
         told = [{name: text for line in worker.told() for name, text in line.items()} for worker in workers]
         yield ends, told, [worker.err.read_text() for worker in workers]
     finally:

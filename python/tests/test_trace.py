@@ -61,6 +61,20 @@ def check(path, rank):
 WAYS = pytest.mark.parametrize("way", [{"shared_memory": 0}, {"shared_memory": 1}, {"servers": 1, "shared_memory": 1}])
 
 
+PHASES = ("queue", "wire", "waiting")
+
+
+def phases(track, key):
+    """The phases within each step of a key, in order; whom they waited for is left out."""
+    steps = [e for e in track if e["name"] == key]
+    inside = [[e["name"].split(" for rank")[0] for e in track if _within(e, step) and e["name"] != key] for step in steps]
+    return [[name for name in names if name in PHASES] for names in inside]
+
+
+def _within(event, step):
+    return event["args"]["step"] == step["args"]["step"]
+
+
 @WAYS
 def test_a_track_per_key_with_its_phases_and_spans(gang, way):
     assert [told["on"] for told in gang.run(2, TRAINS, **way)] == [False, False]
@@ -77,6 +91,19 @@ def test_a_track_per_key_with_its_phases_and_spans(gang, way):
     tracks = check(gang.folder / "trace.rank0.json", 0)
     late = [e for e in tracks["late"] if e["name"] == "late"]
     assert all(e["args"].get("waited for rank") == 1 for e in late), late
+    assert [e["name"] for e in tracks["late"]].count("waiting for rank 1") == 3, tracks["late"]
+    # In memory there is only the waiting. Over the network what is large lies in the queue, is on the wire, and waits for the
+    # others; of what is small a worker may own the shard, or all may leave in one piece.
+    for rank in (0, 1):
+        tracks = check(gang.folder / f"trace.rank{rank}.json", rank)
+        for key in ("small", "large", "late"):
+            for found in phases(tracks[key], key):
+                assert found == [name for name in PHASES if name in found], (rank, key, found)
+                assert "waiting" in found or "servers" in way, "where one sends for all of the host, the others have no part in it"
+                if way == {"shared_memory": 1}:
+                    assert found == ["waiting"], (rank, key, found)
+        if way == {"shared_memory": 0}:
+            assert phases(tracks["large"], "large") == [list(PHASES)] * 3, tracks["large"]
 
 
 def test_the_environment_switches_it_on_and_the_end_of_the_script_writes_it(gang):

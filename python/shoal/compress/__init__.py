@@ -18,8 +18,8 @@ __all__ = ["make"]
 def make(scheme, name, shape, priority=0, error_feedback=True):
     """The wire for one tensor: ``"bf16"``, ``"int8"`` or ``"powersgd:RANK"``. All workers make the same calls.
 
-    It has ``start(array, weight)``, ``wait()``, ``bytes_sent`` (of one step, by a worker with a shard of its own),
-    ``error_norm`` (how much waits to be sent) and ``scheme`` (``"dense"`` where compression has nothing to offer).
+    It has ``start(array, weight)``, ``advance()``, ``wait()``, ``done()``, ``bytes_sent`` (of one step, by a worker with a shard
+    of its own), ``error_norm`` (how much waits to be sent) and ``scheme`` (``"dense"`` where compression has nothing to offer).
     """
     kind, argument = check(scheme)
     if kind == "powersgd":

@@ -45,16 +45,21 @@ class PowerSgd(Wire):
         np.matmul(flat.reshape(self._rows, self._columns), self._right, out=self._left)
         self._handle = _api.push_pull_async(self._left, None, f"{self.name} left", weight, self.priority)
 
+    def _advance(self, flat):
+        if self.scheme == "dense":
+            return
+        self._handle.wait()
+        left = self._directions = orthonormal(self._left)
+        self._own = flat.reshape(self._rows, self._columns).T @ left
+        self._right[...] = self._own
+        self._handle = _api.push_pull_async(self._right, None, f"{self.name} right", self._weight, self.priority)
+
     def _receive(self, flat):
         self._handle.wait()
         if self.scheme == "dense":
             return
-        left = orthonormal(self._left)
-        matrix = flat.reshape(self._rows, self._columns)
-        own = matrix.T @ left
-        self._right[...] = own
-        _api.push_pull_async(self._right, None, f"{self.name} right", self._weight, self.priority).wait()
-        self._keep(flat, outer(left, own).reshape(-1))
+        left = self._directions
+        self._keep(flat, outer(left, self._own).reshape(-1))
         flat[...] = outer(left, self._right).reshape(-1)
         if not np.isfinite(self._right).all():
             # One bad gradient must not spoil the steps that begin from here; all workers see the same bytes.

@@ -9,8 +9,10 @@ from ..errors import UsageError
 from ._names import FLOATS, names
 
 
-def broadcast(tree, root=0):
-    """The same tree with the values of worker ``root``; outside of jit. Integers, booleans and random keys go along."""
+def broadcast(tree, root=None):
+    """The same tree with the values of worker ``root`` (``shoal.root()`` unless told: 0, or after an ``admit()`` one who was
+    there before); outside of jit. Integers, booleans and random keys go along."""
+    root = _api.root() if root is None else root
     pairs, structure = jax.tree_util.tree_flatten_with_path(tree)
     paths = [jax.tree_util.keystr(path) for path, _ in pairs]
     leaves = [leaf for _, leaf in pairs]

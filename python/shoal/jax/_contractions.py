@@ -92,3 +92,9 @@ def worth(found, workers, use_sfb):
     """Whether factors could be fewer bytes than dense; the planner decides for good when all have been heard."""
     rows, outputs, inputs = found.sizes
     return use_sfb is True or workers * rows * (outputs + inputs) <= 2 * outputs * inputs
+
+
+def too_many_rows(found, workers):
+    """Why not, in words."""
+    rows, outputs, inputs = found.sizes
+    return f"factors of {rows} rows from each of {workers} workers are more than the {outputs} x {inputs} numbers they make up"

@@ -162,7 +162,7 @@ class Exchange:
         self._planned = True
         for key, leaf in zip(self.keys, leaves):
             rows, outputs, inputs = leaf.contraction.sizes if leaf.contraction else (0, 0, 0)
-            self._planner.saw(key, int(np.prod(leaf.shape)), rows, outputs, inputs)
+            self._planner.saw(key, int(np.prod(leaf.shape)), rows, outputs, inputs, leaf.why_not)
         self._take_up(leaves, self._planner.settle())
 
     def _take_up(self, leaves, choices):

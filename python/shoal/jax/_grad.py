@@ -12,7 +12,7 @@ from jax.extend import core
 
 from .. import _api
 from ._call import guard
-from ._contractions import contraction, worth
+from ._contractions import contraction, too_many_rows, worth
 from ._flat import evaluate, flat_jaxpr, read
 from ._mean import alone
 from ._names import check, names
@@ -134,9 +134,10 @@ def _leaves(jaxpr, gradients, packed, use_sfb):
         variable = gradients[parcel.members[0]]
         alone = len(parcel.shape) > 1 and not isinstance(variable, core.Literal)
         found = contraction(variable, producers) if alone and use_sfb is not False else None
+        why_not = None
         if found is not None and not worth(found, _api.size(), use_sfb):
-            found = None
-        leaves.append(Leaf(parcel.shape, parcel.dtype, min(n, 65535), found))
+            found, why_not = None, too_many_rows(found, _api.size())
+        leaves.append(Leaf(parcel.shape, parcel.dtype, min(n, 65535), found, why_not))
     return leaves
 
 

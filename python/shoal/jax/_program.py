@@ -22,8 +22,9 @@ _DONE = (np.int32(0),)
 class Leaf:
     """One array as this program sees it. With a ``contraction`` it can travel as factors (see `_contractions`)."""
 
-    def __init__(self, shape, dtype, priority, contraction=None):
+    def __init__(self, shape, dtype, priority, contraction=None, why_not=None):
         self.shape, self.dtype, self.priority, self.contraction = tuple(shape), np.dtype(dtype), priority, contraction
+        self.why_not = why_not  # why a linear layer's gradient has no contraction here, for the log
         self.expected_rows = 0  # of each worker, in the shapes of the compiled program
 
 

@@ -52,7 +52,7 @@ class Exchange:
     def __init__(self, prefix, tensors, use_sfb=False):
         _api.end_together()
         self.prefix, self.tensors, self.use_sfb = prefix, tensors, use_sfb
-        self.error = None
+        self.error, self.before_wait = None, None
         self.passing = {}  # gradients of sessions that are not distributed
         self._lock = threading.Lock()
         self._planner, self._factors, self._present = None, {}, None
@@ -99,6 +99,8 @@ class Exchange:
     def wait(self):
         """Waits for all that was started. For each tensor a dense array, or the two factors of everybody."""
         with self._noting(), _interrupt.watched():
+            if self.before_wait is not None:
+                self.before_wait()
             results, replan = [None] * len(self.tensors), False
             late = []
             for index in sorted(range(len(self.tensors)), key=lambda i: self.tensors[i].priority):

@@ -3,10 +3,16 @@
 import itertools
 
 from .. import _api
+from .._replicas import Replicas
 from . import _interrupt, _ops
 from ._exchange import Exchange
 
 _numbers = itertools.count()
+
+_BEGIN_ALIKE = (
+    "Give fit() callbacks=[shoal.tensorflow.BroadcastCallback()], or call shoal.tensorflow.broadcast_variables(model.weights) "
+    "before the first step"
+)
 
 
 class Synchroniser:
@@ -17,6 +23,7 @@ class Synchroniser:
             raise ValueError(f"use_sfb is {use_sfb!r}; expected 'auto', True or False")
         self._prefix, self._use_sfb = f"keras{next(_numbers)}", use_sfb
         self._exchanges = {}
+        self._replicas, self._variables = Replicas(self._prefix, _BEGIN_ALIKE), []
 
     def means(self, gradients, variables):
         """A list like ``gradients``, None where it has None."""
@@ -26,6 +33,7 @@ class Synchroniser:
         _interrupt.watch()
         names = [f"{index} {_name(variable)}" for index, (_, variable) in enumerate(present)]
         checked = [_ops.check(gradient, name) for (gradient, _), name in zip(present, names)]
+        self._variables = [] if self._replicas.done else [variable for _, variable in present]
         means = iter(self._synchronised(checked, names))
         return [None if gradient is None else next(means) for gradient in gradients]
 
@@ -38,9 +46,16 @@ class Synchroniser:
         if key not in self._exchanges:
             self._exchanges[key] = Exchange(f"{self._prefix} {len(self._exchanges)}", described, self._use_sfb)
         exchange = self._exchanges[key]
+        exchange.before_wait = self._look_at_replicas
         if eager:
             return _ops.at_once(exchange, gradients)
         return _ops.in_graph(exchange, gradients)[0]
+
+    def _look_at_replicas(self):
+        """While a step waits, and so before it changes anything."""
+        if not self._replicas.done:
+            variables = self._variables
+            self._replicas.look([_name(v) for v in variables], lambda: [v.numpy() for v in variables])
 
 
 def _name(variable):

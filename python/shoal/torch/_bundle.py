@@ -1,7 +1,7 @@
 """Small gradients travel together: a message for each of a hundred biases would cost more than their bytes.
 
-Who is in which bundle follows from the model's order and from the plan, so it is the same on every worker. A bundle
-leaves when the last of its gradients has come, or when the round closes.
+Who is in which bundle follows from the model's order, from the plan, and from what all workers told each other in the round
+before, so it is the same on every worker. A bundle leaves when the last of its gradients has come, or when the round closes.
 """
 
 import numpy as np
@@ -24,19 +24,23 @@ class Bundle:
         self._parts = [self._tensor[at[i] : at[i + 1]].view(shape) for i, shape in enumerate(shapes)]
         self._zeros = [torch.zeros(size) for size in sizes]
         self._key = f"{prefix}{slots[0].name} and {len(slots) - 1} more, {sum(sizes)} numbers"
-        self._handle, self._expected, self._arrived = None, 0, 0
+        self._handle, self._missing = None, 0
         for slot in slots:
             slot.bundle = self
 
     def begin(self):
         """A new round; the last one's results have been taken."""
-        self._expected, self._arrived = sum(slot.takes_part for slot in self.slots), 0
+        self._missing = sum(slot.joined for slot in self.slots)
 
     def add(self):
-        """One more has come; the last to come sends all."""
-        self._arrived += 1
-        if self._arrived >= self._expected:
+        """One more of those that take part has come; the last to come sends all."""
+        self._missing -= 1
+        if self._missing == 0:
             self._push()
+
+    @property
+    def has_left(self):
+        return self._handle is not None
 
     @torch.no_grad()
     def _push(self):
@@ -67,15 +71,13 @@ class Bundle:
         self._handle = None
 
 
+def is_small(parameter):
+    return parameter.dtype == torch.float32 and 0 < parameter.numel() <= SMALL
+
+
 def may_be_bundled(slot):
-    """Asked before each round: shapes, plans and hooks may have changed."""
-    parameter = slot.parameter
-    if parameter.dtype != torch.float32 or not 0 < parameter.numel() <= SMALL:
-        return False
-    if slot.pair is not None and slot.pair.chosen:
-        return False
-    # A hook that looks at the gradient in the middle of backward wants it then.
-    return len(getattr(parameter, "_post_accumulate_grad_hooks", None) or ()) <= 1
+    """Asked before each round: shapes and plans may have changed. Nothing here may be this worker's alone."""
+    return is_small(slot.parameter) and (slot.pair is None or not slot.pair.chosen)
 
 
 def bundle_up(slots, prefix):

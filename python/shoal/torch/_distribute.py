@@ -9,6 +9,7 @@ from .. import _api
 from ..compress import check as check_scheme
 from ..errors import UsageError
 from . import _linear
+from ._buffers import other_buffers
 from ._pair import Pair
 from ._parameter import slot_of
 from ._reducer import Reducer
@@ -25,7 +26,9 @@ def distribute(model, optimizer=None, use_sfb="auto", average_running_statistics
     ``optimizer`` may be one, a list of them, or None. ``use_sfb`` says whether linear layers may send factors instead
     of gradients: "auto" where that is less work, True wherever they can, False never. ``compress`` ("bf16", "int8",
     "powersgd:4") sends what does not go as factors in a lossy form, with error feedback. Parameters and buffers are
-    overwritten with those of ``shoal.root()``. ``shoal.init()`` is called if it has not been. All workers make the
+    overwritten with those of ``shoal.root()``; from then on BatchNorm's running statistics are averaged with each step, and
+    other buffers that training changes become the root's (``average_running_statistics=False`` leaves all of them to each
+    worker). ``shoal.init()`` is called if it has not been. All workers make the
     same call.
     """
     synchronise(model, optimizer, use_sfb, average_running_statistics, compress)
@@ -47,9 +50,9 @@ def synchronise(model, optimizer, use_sfb, average_running_statistics, compress=
     broadcast_state(named + list(model.named_buffers()), prefix=prefix)
     if _api.size() == 1:
         return None
-    running = running_statistics(model) if average_running_statistics else ()
+    running, others = (running_statistics(model), other_buffers(model)) if average_running_statistics else ((), ())
     _api.end_together()
-    reducer = Reducer(named, prefix, use_sfb, running, compress)
+    reducer = Reducer(named, prefix, use_sfb, running, others, compress)
     _pair_up(model, reducer)
     parameters_changed_hands()
     remember(model)

@@ -47,7 +47,11 @@ def hook(slot):
             here.reducer.accumulated(here)
 
     parameter.register_hook(before)
-    parameter.register_post_accumulate_grad_hook(after)
+    ours = parameter.register_post_accumulate_grad_hook(after)
+    # Before those of the script, which may take a step with what they find. PyTorch goes by the order of insertion.
+    hooks = parameter._post_accumulate_grad_hooks
+    for number in [number for number in hooks if number != ours.id]:
+        hooks[number] = hooks.pop(number)
 
 
 def is_nested():

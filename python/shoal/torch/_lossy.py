@@ -1,7 +1,5 @@
 """Lossy schemes for those who ask for them: one parameter's way through `shoal.compress`, as a handle like the engine's."""
 
-import numpy as np
-
 from .. import compress
 
 
@@ -10,8 +8,14 @@ class Lossy:
         self._scheme, self._key, self._priority = scheme, key, priority
         self._way, self._landing = None, None
 
+    @property
+    def scheme(self):
+        """What it comes to: "dense" where the scheme has nothing to offer; the one asked for before it was ever used."""
+        return self._scheme if self._way is None else self._way.scheme
+
     def takes(self, array):
-        return array.dtype == np.float32
+        """An array or a tensor."""
+        return str(array.dtype).removeprefix("torch.") == "float32"
 
     def start(self, array, weight):
         """Sends; the array holds the result after ``wait``."""
@@ -22,9 +26,16 @@ class Lossy:
         self._way.start(array, weight)
         return self
 
+    @property
+    def advanced(self):
+        return self._way.advanced
+
+    def advance(self):
+        """For schemes that speak twice: waits until the second message can be made, and sends it."""
+        self._way.advance()
+
     def wait(self):
         self._way.wait()
 
     def done(self):
-        # Some schemes speak twice, the second time when somebody waits.
-        return False
+        return self._way.done()

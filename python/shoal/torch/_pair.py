@@ -28,7 +28,8 @@ class Pair:
     @property
     def chosen(self):
         """Whether this round goes by factors."""
-        return self._factors is not None and not self.reducer.planning and self.weight.takes_part
+        here = self.weight.joined if self.reducer.is_open else self.weight.takes_part
+        return self._factors is not None and not self.reducer.planning and here
 
     @property
     def is_there(self):
@@ -78,6 +79,11 @@ class Pair:
             self._materialise()  # more than can ever be sent: as memory, the product is smaller
         return True
 
+    @property
+    def has_rows(self):
+        """Whether backwards have left something here that has not been sent."""
+        return bool(self._rows)
+
     def _row_count(self):
         return sum(len(x) for x, _ in self._rows)
 
@@ -89,7 +95,8 @@ class Pair:
 
     def _add(self, x, dy):
         for slot, gradient in ((self.weight, lambda: dy.t().matmul(x)), (self.bias, lambda: dy.sum(0))):
-            if slot is None:
+            # A bias may be frozen since forward; then nothing is to be added.
+            if slot is None or not (slot.takes_part if self.reducer.quiet else slot.joined):
                 continue
             there = raw_grad(slot.parameter)
             if there is None:
@@ -166,7 +173,7 @@ class Pair:
             there.addmm_(dy.t(), x)
         else:
             set_raw_grad(self.weight.parameter, torch.mm(dy.t(), x, out=self._space()))
-        if self.bias is not None:
+        if self.bias is not None and self.bias.joined:
             there = raw_grad(self.bias.parameter)
             if there is not None:
                 there.add_(dy.sum(0))

@@ -17,6 +17,7 @@ from .. import _api
 from .._planner import FACTORS, Planner
 from ..errors import UsageError
 from ._asked import ACCUMULATED, accumulator_of, how_wanted
+from ._buffers import Buffers
 from ._bundle import bundle_up, may_be_bundled
 from ._hooks import Guard, hook, is_nested
 from ._parameter import adopt, raw_grad
@@ -25,7 +26,7 @@ from ._slot import Slot
 from ._states import States
 from ._timeline import compute
 from ._uncompiled import never_compiled
-from ._weight import take_weight
+from ._weight import Weight, backward_ended
 
 log = logging.getLogger("shoal")
 
@@ -36,20 +37,22 @@ _backward_now = torch._C._current_graph_task_id
 class Reducer:
     """The gradients of one model. ``named`` are its parameters with their names, in the same order on every worker."""
 
-    def __init__(self, named, prefix, use_sfb="auto", running=(), compress=None):
+    def __init__(self, named, prefix, use_sfb="auto", running=(), others=(), compress=None):
         self.prefix, self.use_sfb, self.compress = prefix, use_sfb, compress
         self.slots = [Slot(self, parameter, name, index) for index, (name, parameter) in enumerate(named)]
         self.pairs = []
         self.round, self.quiet, self.failure = 0, 0, None
         self.weight = 1.0  # of this worker's gradients in this round
+        self._set_weight = Weight()
         self.lock = threading.RLock()
-        self._open = False  # whether a round has begun and not every parameter has taken part
+        self.is_open = False  # whether a round has begun and not every parameter has taken part
         self._backward = self._ended = None  # the backward that runs or ran last, and the last to end well
         self._thread = None  # where its hooks run
         self._arrivals = []  # the order in which the first round's gradients came
         self._by_need = list(self.slots)
         self._small, self._bundles = [], []
-        self._states = States(self.slots, prefix)
+        self._buffers = Buffers(others, prefix)
+        self._states = States(self.slots, prefix, self._buffers)
         self._running = RunningStatistics(running, f"{prefix}running statistics")
         self._stepped = weakref.WeakKeyDictionary()
         self._start_planning()
@@ -65,35 +68,41 @@ class Reducer:
         now = _backward_now()
         if now == self._backward:
             return
+        if not slot.parameter.requires_grad:
+            return  # frozen since forward: nothing is added to its gradient
         if how_wanted(accumulator_of(slot.parameter)) != ACCUMULATED:
             return  # torch.autograd.grad(): the gradient goes to whoever called it
         nested = is_nested()
-        if self._open and slot.round != self.round:
+        if self.is_open and slot.round != self.round:
             # A backward inside of the one that runs, as checkpoints make them; they are numbered as they begin.
             if nested:
                 return
             if now < self._backward:
                 self._backward = self._ended = now
                 return
-        self._begin_backward(now)
+        self._begin_backward(now, nested)
         if nested:
             self._ended = now  # its end says nothing about the outer one's
         else:
             torch.autograd.Variable._execution_engine.queue_callback(self._backward_ended)
 
-    def _begin_backward(self, now):
-        if self._open:
+    def _begin_backward(self, now, nested):
+        if self.is_open:
             self.close()
         self.finish(at_step=False)
         self._update_plan()
         self._look_who_is_there()
         self._backward, self._thread = now, threading.get_ident()
+        if not any(slot.unsynced for slot in self.slots) and not any(pair.has_rows for pair in self.pairs):
+            self._set_weight.forget()
+        self._set_weight.take(now, nested)
         if not self.quiet:
             self._begin_round()
 
     @never_compiled
     def _backward_ended(self):
         self._ended = self._backward
+        backward_ended(self._backward)
 
     def _look_who_is_there(self):
         """After ``admit()`` let somebody in, all plan anew; that somebody has no plan yet."""
@@ -101,16 +110,24 @@ class Reducer:
             self._start_planning()
 
     def _begin_round(self):
-        small = [(slot, slot.parameter.numel()) for slot in self.slots if may_be_bundled(slot)]
+        # What a script freezes or thaws from here on counts from the next round on, whoever has been sent by then.
+        for slot in self.slots:
+            slot.joined = slot.takes_part
+        self._bundle_up()
+        self.round += 1
+        self.weight = self._set_weight.of_the_round()
+        self.is_open = True
+
+    def _bundle_up(self):
+        # A round that plans goes without: before it, workers have not told each other which parameters have hooks.
+        small = [] if self.planning else [slot for slot in self.slots if may_be_bundled(slot)]
+        small = [(slot, slot.parameter.numel()) for slot in small if not self._states.anyone_watches(slot.index)]
         if small != self._small:
             for slot in self.slots:
                 slot.bundle = None
             self._small, self._bundles = small, bundle_up([slot for slot, _ in small], self.prefix)
         for bundle in self._bundles:
             bundle.begin()
-        self.round += 1
-        self.weight = take_weight()
-        self._open = True
 
     def before_accumulating(self, slot, gradient):
         """The hook before a gradient is added; None is what backward says where factors were taken instead."""
@@ -148,28 +165,29 @@ class Reducer:
 
     def close(self):
         """Sends what this worker's backward did not come by, so that the round is complete here."""
-        if not self._open:
+        if not self.is_open:
             return
-        self._open = False
+        by_factors = [pair for pair in self.pairs if pair.chosen and pair.weight.round != self.round]
+        self.is_open = False
         if self._backward is not None and self._ended != self._backward:
             log.warning(
                 "%s: backward ended with an exception; this worker's part of the step is what it had until then. "
                 "The others go on with it: call step() as they do, or end",
                 self.prefix.rstrip("."),
             )
-        for pair in self.pairs:
-            if pair.chosen and pair.weight.round != self.round:
-                pair.start()
+        for pair in by_factors:
+            pair.start()
         for slot in self.slots:
             if slot.round == self.round:
                 continue
             slot.had = False
-            if slot.takes_part:
+            if slot.joined:
                 hook(slot)  # it may have been frozen so far
                 slot.round = self.round
                 slot.push()
         self._states.push(self.round)
         self._running.push(self.weight)
+        self._buffers.push()
         self._learn_order()
 
     def _learn_order(self):
@@ -204,7 +222,17 @@ class Reducer:
             self._await_states()
         if slot.pair is not None and slot.pair.under_way:
             self._resolve(slot.pair)
+        if slot.has_more_to_say and not self.is_open:
+            self._advance_all()
         slot.finish()
+
+    def _advance_all(self):
+        """Nobody waits for an answer to a second message before having sent all of those: workers may wait in any order."""
+        for pair in self.pairs:
+            if pair.under_way:
+                self._resolve(pair)
+        for slot in self._by_need:
+            slot.advance()
 
     def _resolve(self, pair):
         if pair.resolve():
@@ -226,6 +254,7 @@ class Reducer:
                 self._resolve(pair)
             self.settle(slot)
         self._running.finish(write=at_step)
+        self._buffers.finish(write=at_step)
 
     def leave(self):
         """This worker leaves: gradients that nobody read come to their end, too."""
@@ -242,10 +271,16 @@ class Reducer:
             raise self.failure
         if _backward_now() == _NO_BACKWARD:
             # From another thread backward cannot be seen; then only its end is proof that it does not run.
-            if self._open and (self._ended == self._backward or self._thread == threading.get_ident()):
+            if self.is_open and (self._ended == self._backward or self._thread == threading.get_ident()):
                 self.close()
             if slot.pair is not None:
                 slot.pair.local_gradient()
+        elif slot.bundled and slot.watched and not slot.bundle.has_left:
+            raise UsageError(
+                f"{slot.key}: a hook on this parameter reads its gradient in the middle of backward, but was put there after "
+                "the workers agreed which small gradients travel together in this round; it would see this worker's own. "
+                "Register such hooks before the first backward, or run one backward and step with the hook not reading"
+            )
         if slot.under_way or (slot.pair is not None and slot.pair.under_way):
             self.settle(slot)
 
@@ -255,13 +290,14 @@ class Reducer:
             raise self.failure
         if self.quiet or _backward_now() != _NO_BACKWARD:
             return  # steps of its own, as local SGD takes them; or of single parameters while backward runs
-        if not self._open and self._stepped.get(optimizer, 0) == self.round and not has_closure:
+        if not self.is_open and self._stepped.get(optimizer, 0) == self.round and not has_closure:
             self.finish()
             self._update_plan()
             self._look_who_is_there()
             self._backward = None
+            self._set_weight.take()
             self._begin_round()
-        if self._open:
+        if self.is_open:
             self.close()
         self.finish()
         self._update_plan()
@@ -284,14 +320,16 @@ class Reducer:
         """Backwards inside of the step, of a closure, leave statistics that are still under way."""
         if self.failure is None and not self.quiet and _backward_now() == _NO_BACKWARD:
             self._running.finish()
+            self._buffers.finish()
 
     # Plans
 
     def _start_planning(self):
         self._admissions = _api._admissions
-        self._planner = Planner(self.prefix.rstrip("."), self.use_sfb)
+        self._planner = Planner(self.prefix.rstrip("."), self.use_sfb, says_dense=self.compress is None)
         for pair in self.pairs:
             pair.forget()
+        self._buffers.forget()
         self.planning, self._looked_at = False, self.round
         self._plan_again()
 
@@ -327,9 +365,18 @@ class Reducer:
         self._apply_plan(choices)
 
     def _apply_plan(self, choices):
+        self._say_what_is_lossy(choices)
         for pair in self.pairs:
             choice = choices.get(pair.weight.key)
             pair.plan(choice.rows if choice is not None and choice.scheme == FACTORS else 0, pair.weight.priority)
+
+    def _say_what_is_lossy(self, choices):
+        """The planner does not know how what is not factors travels where somebody asked for a lossy scheme."""
+        for slot in self.slots if self.compress is not None else ():
+            said = slot.travels_as()
+            if slot.key in choices and choices[slot.key].scheme != FACTORS and said != slot.said:
+                slot.said = said
+                log.info("%s: %s: %s", slot.key, *said)
 
     def guard(self):
         return Guard(self)

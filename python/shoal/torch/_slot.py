@@ -5,6 +5,7 @@ import logging
 import torch
 
 from .. import _api
+from ._bundle import is_small
 from ._parameter import raw_grad, set_raw_grad
 from ._lossy import Lossy
 from ._wire import Wire
@@ -36,6 +37,7 @@ class Slot:
         self.priority = min(index, 65535)
         self.pair = None  # the linear layer it belongs to, if its gradient may travel as factors
         self.bundle, self.bundled = None, False  # the small ones it travels with, and whether it does now
+        self.joined = False  # whether it takes part in this round, as it was when the round began
         self.round = 0  # the last round it took part in
         self.had = False  # whether this worker had a gradient to give in that round
         self.dropped = self.told_dropped = False  # whether its gradient was None at a step that had one; and as told to all
@@ -44,6 +46,7 @@ class Slot:
         self.unsynced = False  # whether the gradient holds something the others have not seen
         self._wire, self._handle, self._zeros = Wire(), None, None
         self._lossy = None if reducer.compress is None else Lossy(reducer.compress, self.key, self.priority)
+        self.said = None  # how it travels, as it was last said in the log
         self._form, self._told_sparse = self._shape(parameter), False
 
     @staticmethod
@@ -62,8 +65,22 @@ class Slot:
         return self._handle is not None and not self._handle.done()
 
     @property
+    def has_more_to_say(self):
+        return self._handle is not None and self._handle is self._lossy and not self._lossy.advanced
+
+    def advance(self):
+        """Some lossy schemes speak twice: waits for the first answer and sends the second message."""
+        if self.has_more_to_say:
+            self._lossy.advance()
+
+    @property
     def takes_part(self):
         return self.parameter.requires_grad and self.parameter.numel() > 0
+
+    @property
+    def watched(self):
+        """Whether a hook of the script wants to see its gradient in the middle of backward."""
+        return len(getattr(self.parameter, "_post_accumulate_grad_hooks", None) or ()) > self.hooked
 
     def before_reading(self):
         self.reducer.before_reading(self)
@@ -76,7 +93,7 @@ class Slot:
         """Sends what lies in ``grad``, or zeros where this worker has nothing: then no other waits for ever."""
         grad = raw_grad(self.parameter)
         self.had, self._zeros = grad is not None, None
-        if self.bundle is not None:
+        if self.bundle is not None and self.joined:
             self.bundled = True
             if grad is not None:
                 self._own(grad)
@@ -87,10 +104,22 @@ class Slot:
         else:
             grad = self._own(grad)
         array = self._wire.array(grad)
-        if self._lossy is not None and self._lossy.takes(array):
+        if self._lossy is not None and self._lossy.takes(array) and not is_small(self.parameter):
             self._handle = self._lossy.start(array, self.reducer.weight)
             return
         self._handle = _api.push_pull_async(array, name=self._key(), weight=self.reducer.weight, priority=self.priority)
+
+    def travels_as(self):
+        """The scheme when it does not go as factors, and why, in words; None where there is nothing to say beyond the plan."""
+        if self._lossy is None:
+            return None
+        if is_small(self.parameter):
+            return "dense", "small, so it travels with others, as it is"
+        if not self._lossy.takes(self.parameter):
+            return "dense", "lossy schemes are for float32"
+        if self._lossy.scheme == "dense":
+            return "dense", f"{self.reducer.compress} would send no fewer bytes"
+        return self._lossy.scheme, f"asked for by compress={self.reducer.compress!r}"
 
     def _own(self, grad):
         """The gradient in a form that may be overwritten in place."""

@@ -5,6 +5,8 @@ how many left the parameter out (frozen, or its gradient was None at the last st
 names a single one. A parameter that some leave out and others do not would part the replicas without a word: that is an error
 on all (GRAD-3, GRAD-5).
 
+A second number says how many workers have a hook of the script on it, which decides who may travel in a bundle.
+
 Behind them is what this worker's optimizers did since the round before, as a number: a worker that skips a step that the others
 take would part the replicas, too.
 """
@@ -21,16 +23,17 @@ _BITS = 12
 _MOST = 1 << _BITS
 #: Numbers for steps have so many bits: their squares, summed over 4096 workers, are still exact.
 _STEP_BITS = 20
-#: Behind the parameters' numbers: those who took part, who told of steps, their numbers, the squares, who took none.
+#: Behind the parameters' and buffers' numbers: those who took part, who told of steps, their numbers, the squares, who took none.
 _THERE, _TOLD, _STEPS, _SQUARES, _IDLE = range(-5, 0)
 
 
 class States:
-    """``slots`` are a reducer's; their order is the same on every worker."""
+    """``slots`` are a reducer's; their order is the same on every worker. So is that of ``buffers``, of which each worker
+    tells what it changed."""
 
-    def __init__(self, slots, prefix):
-        self._slots, self._name = slots, f"{prefix}used"
-        self._sums = np.zeros(len(slots) + 5, dtype=np.float64)
+    def __init__(self, slots, prefix, buffers):
+        self._slots, self._name, self._buffers = slots, f"{prefix}used", buffers
+        self._sums = np.zeros(2 * len(slots) + len(buffers) + 5, dtype=np.float64)
         self._handle = None
         self._steps = None  # what was done since the round before; None: there is none
         self._here = 0  # as this worker told it last
@@ -49,7 +52,9 @@ class States:
         for index, slot in enumerate(self._slots):
             out = slot.round != round or slot.dropped
             self._sums[index] = slot.had + (left_out if out else 0)
+            self._sums[len(self._slots) + index] = slot.watched
             slot.told_dropped, slot.dropped = slot.dropped, False
+        self._sums[2 * len(self._slots) : _THERE] = self._buffers.changes(round)
         self._sums[_THERE] = 1  # so that the sum is the number of those who took part
         # Who has just come took no step in the others' last round.
         self._here, told = self._steps or 0, checked and self._steps is not None
@@ -69,12 +74,13 @@ class States:
         self._handle.wait()
         self._handle = None
         there, most = int(self._sums[_THERE]), float(1 << _BITS)
-        if (self._sums[:_THERE] >= most).any():
+        if (self._sums[: len(self._slots)] >= most).any():
             self._look_who_left_out(there)
         self._look_who_stepped()
+        self._buffers.learn(self._sums[2 * len(self._slots) : _THERE])
 
     def _look_who_left_out(self, there):
-        sums = self._sums[:_THERE].astype(np.int64)
+        sums = self._sums[: len(self._slots)].astype(np.int64)
         out = (sums >> _BITS) & (_MOST - 1)
         differ = np.flatnonzero((out != 0) & (out != there))
         if len(differ):
@@ -100,6 +106,10 @@ class States:
 
     def anyone_had(self, index):
         return int(self._sums[index]) & (_MOST - 1) > 0
+
+    def anyone_watches(self, index):
+        """Whether any worker's script had a hook on this parameter in the last round."""
+        return self._sums[len(self._slots) + index] > 0
 
     def _what(self, slot, out, there, ranks, count):
         who = f"worker {ranks} alone" if out == 1 else f"{out} of {there} workers"

@@ -7,7 +7,9 @@ Sums and means of floating-point tensors go through the engine in place. Everyth
 values, and reductions such as MAX, are gathered and reduced by every rank in the order of ranks, so they are exact.
 """
 
+import logging
 import os
+import threading
 import weakref
 
 import numpy as np
@@ -20,6 +22,8 @@ from ._bits import SUMMED, Rows, Staged, copyable, summable
 from ._reduce import named, reduced
 from ._uncompiled import never_compiled
 from ._work import Work
+
+log = logging.getLogger("shoal")
 
 NAME = "shoal"
 
@@ -42,7 +46,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._me, self._ranks, self._title, self._leave = rank, list(ranks), name, leave
         self._sorted = sorted(self._ranks)
         self._members = None if len(ranks) == _api.size() else self._sorted
-        self._counts, self._last = {}, {}
+        self._counts, self._last, self._turns = {}, {}, {}
         self._counters = Counters(rank, self._ranks, store)
         self._group_name = self._group_desc = ""
 
@@ -50,20 +54,23 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _start(self, what, begin, at_once=AT_ONCE):
         """Starts one operation under the next of its names. All ranks do the same in the same order, so the names agree."""
-        count = self._counts.get(what, 0)
-        self._counts[what] = count + 1
-        place = (what, count % at_once)
-        # Weakly: whoever started it keeps it, and its memory, as long as it is under way.
-        oldest = self._last[place]() if place in self._last else None
-        if oldest is not None:
-            # Its error, if it has one, is for those who wait for it; the engine has the same for this one.
-            try:
-                oldest.wait()
-            except errors.ShoalError:
-                pass
-        handle = begin(f"{self._title}: {what} #{count % at_once}")
-        self._last[place] = weakref.ref(handle)
-        return handle
+        # Threads take turns, or two would start an operation under one name; only those of one kind, since a wait for the
+        # oldest may need what another thread has yet to send.
+        with self._turns.setdefault(what, threading.Lock()):
+            count = self._counts.get(what, 0)
+            self._counts[what] = count + 1
+            place = (what, count % at_once)
+            # Weakly: whoever started it keeps it, and its memory, as long as it is under way.
+            oldest = self._last[place]() if place in self._last else None
+            if oldest is not None:
+                # Its error, if it has one, is for those who wait for it; the engine has the same for this one.
+                try:
+                    oldest.wait()
+                except errors.ShoalError:
+                    pass
+            handle = begin(f"{self._title}: {what} #{count % at_once}")
+            self._last[place] = weakref.ref(handle)
+            return handle
 
     def _sum(self, host, op):
         array, dtype = summable(host)
@@ -390,8 +397,25 @@ def _create(options, backend_options=None):
         )
     if len(ranks) > _api.size():
         raise errors.UsageError(f"a group of {len(ranks)} ranks, but the run has {_api.size()} workers")
+    _say_of_the_timeout(options)
     title = f"torch {options.group_id}"
     return ProcessGroup(options.group_rank, ranks, title, leave, options.store)
+
+
+_told_of_timeout = False
+
+
+def _say_of_the_timeout(options):
+    """Once: somebody asked for something that is not there to be had."""
+    global _told_of_timeout
+    wanted = getattr(options, "timeout", None)
+    if wanted not in (None, dist.constants.default_pg_timeout) and not _told_of_timeout:
+        _told_of_timeout = True
+        log.warning(
+            'timeout=%s is not used by the backend "shoal": a wait ends when a worker dies or has ended its script, at once and '
+            "with its name, and otherwise lasts as long as the slowest worker needs",
+            wanted,
+        )
 
 
 def register():

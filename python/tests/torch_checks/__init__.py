@@ -12,7 +12,8 @@ import shoal
 from shoal.torch import _bundle
 from shoal.torch._wire import staging_forced
 
-from . import gradients, graphs, running_statistics, surroundings, types  # noqa: F401 (each adds its own to the list)
+# Each adds its own to the list.
+from . import gradients, graphs, membership, order, running_statistics, surroundings, types, weights  # noqa: F401
 from .tools import checks
 
 

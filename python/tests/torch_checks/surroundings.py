@@ -186,13 +186,27 @@ def the_wrapper():
         assert digest(smooth) == digest(wrapped) and smooth.module is not wrapped.module
         with torch.no_grad():
             close(smooth(x), wrapped(x))
-    for wrong in ({"device_ids": [0, 1]}, {"bucket": 3}):
+    for wrong in (
+        {"device_ids": [0, 1]},
+        {"bucket": 3},
+        {"process_group": some_of_them()},
+        {"mixed_precision": object()},
+        {"delay_all_reduce_named_params": [("a", None)]},
+        {"param_to_hook_all_reduce": object()},
+    ):
         try:
             shoal.torch.DistributedDataParallel(mlp(), **wrong)
         except (TypeError, ValueError) as error:
-            assert "device" in str(error) or "bucket" in str(error)
+            assert next(iter(wrong)) in str(error), str(error)
         else:
             raise AssertionError(wrong)
+    shoal.torch.DistributedDataParallel(mlp(), None, None, 0, False)  # by place, as PyTorch has them
+
+
+def some_of_them():
+    """A group of this worker alone."""
+    store = torch.distributed.HashStore()
+    return torch.distributed.distributed_c10d.ProcessGroup(store, 0, 1)
 
 
 @check
