@@ -111,6 +111,11 @@ const WHOLE: u32 = 1000;
 pub const ANY_CPUS: u32 = 10_000;
 pub const ANY_MEMORY: u64 = 1 << 50;
 
+/// Of the name of a pool's device: the node it is in, or the pool where nobody says which node.
+pub fn node_of(device: &str) -> &str {
+    device.rsplit_once('/').map_or("", |(node, _)| node)
+}
+
 impl Pool {
     /// The volume that carries code and results, and where this machine sees it.
     pub fn carrier(&self) -> Option<(&Volume, &str)> {
