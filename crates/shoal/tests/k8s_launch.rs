@@ -22,6 +22,36 @@ fn wanted(objects: &[Value]) -> BTreeSet<String> {
     objects.iter().map(said).collect()
 }
 
+/// What would be refused of an Indexed Job, or would never start, is left out; a set is a set.
+#[test]
+fn jobs_and_deployments_are_templates_too() {
+    let Some(plane) = plane() else { return };
+    let here = Namespace::new(plane, "kinds");
+    let pod = "spec: {restartPolicy: RESTART, containers: [{name: w, image: here, command: [/bin/sh, -c, COMMAND]}]}";
+    let pod = |restart: &str, command: &str| pod.replace("RESTART", restart).replace("COMMAND", command);
+    let indexed = "completionMode: Indexed, completions: 4, parallelism: 2, backoffLimitPerIndex: 1, maxFailedIndexes: 1, suspend: true, successPolicy: {rules: [{succeededCount: 1}]}, podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [3]}}]}";
+    let runs = here.write("runs.yaml", "runs: [{name: a, seeds: 2}]\n");
+    let job = format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: indexed}}\nspec: {{{indexed}, template: {{{}}}}}\n",
+        pod("Never", "'true'")
+    );
+    let job = here.write("job.yaml", &job);
+    let launched = here.shoal(&["launch", "-f", &job, "--runs", &runs, "-y", "--wait", "finished"]);
+    launched.expect(0, &["2 runs: 2 finished"]);
+    let set = format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: set}}\nspec: {{replicas: 3, selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, {}}}}}\n",
+        pod("Always", "sleep 600")
+    );
+    let set = here.write("set.yaml", &set);
+    let launched = here.shoal(&["launch", "-f", &set, "--runs", &runs, "-y", "--keep-kind"]);
+    launched.expect(0, &["2 runs: 2 running"]);
+    assert_eq!(here.get("deployments").len(), 2);
+    for template in [&job, &set] {
+        here.shoal(&["destroy", "-f", template, "-y", "--grace", "1"]).expect(0, &["nothing of launch"]);
+    }
+    here.assert_empty();
+}
+
 /// The words of the guide that this replaces: 3 GPUs x 4 replicas on pinned nodes, 12 seeds, 12 results, and nothing left.
 #[test]
 fn twelve_seeds_leave_twelve_results_and_nothing_else() {

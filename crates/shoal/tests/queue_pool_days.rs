@@ -122,6 +122,33 @@ fn what_takes_pods_away_costs_nothing() {
     lab.until_empty();
 }
 
+/// Where the queue chooses nodes, one that takes nothing is passed by, and who waits for it goes to another. All GPUs of a run are of one node (PLAN-2).
+#[test]
+fn a_pinned_node_that_takes_nothing_is_passed_by() {
+    let nodes = ["one", "two"].map(NodeSpec::new);
+    let gpus = "gpus: {share: pinned, count: 3, runs: 1}";
+    let pool = format!("{{name: cloud, slots: 8, kubernetes: {{{USUAL}, nodes: [one, two], {gpus}}}}}");
+    let Some(mut lab) = Lab::new(nodes, None, &[&pool]) else { return };
+    lab.kubectl().text(&["cordon", "one"]);
+    lab.serve();
+    let on = ["--on", "cloud", "--gpus", "2"];
+    lab.sweep("first", 1, "echo $NVIDIA_VISIBLE_DEVICES >>/mnt/first; echo done >left\n", &on);
+    lab.until_says(&["hosts", "--json"], "node one is cordoned");
+    lab.until_counts("first", "finished", 1);
+    assert_eq!(lines(&lab.volume.join("first")), ["0,1"]);
+
+    lab.kubectl().text(&["uncordon", "one"]);
+    lab.sweep("both", 2, &held("both"), &on);
+    lab.until_lines("both", 2);
+    let mut nodes: Vec<String> =
+        lab.of_sweep("pods", "both").iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
+    nodes.sort();
+    assert_eq!(nodes, ["\"one\"", "\"two\""], "three of each node are not two twice");
+    lab.touch("both-go");
+    lab.until_counts("both", "finished", 2);
+    lab.until_empty();
+}
+
 /// Agent, daemon and keeper are killed while pods run: the first two are missed by nobody, and what the third kept begins anew.
 #[test]
 fn who_looks_after_pods_may_be_killed() {

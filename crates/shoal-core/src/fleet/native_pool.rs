@@ -23,8 +23,20 @@ use crate::suggest::closest;
 use std::collections::BTreeMap;
 
 pub const POOL_FIELDS: [&str; 6] = ["name", "groups", "slots", "cpus", "memory", "kubernetes"];
-pub const KUBERNETES_FIELDS: [&str; 9] =
-    ["context", "namespace", "image", "pull_secrets", "volumes", "nodes", "labels", "tolerations", "gpus"];
+pub const KUBERNETES_FIELDS: [&str; 12] = [
+    "context",
+    "namespace",
+    "image",
+    "pull_secrets",
+    "volumes",
+    "nodes",
+    "labels",
+    "tolerations",
+    "gpus",
+    "runtime_class",
+    "service_account",
+    "shm",
+];
 pub const VOLUME_FIELDS: [&str; 3] = ["claim", "at", "here"];
 pub const TOLERATION_FIELDS: [&str; 4] = ["key", "operator", "value", "effect"];
 pub const GPUS_FIELDS: [&str; 4] = ["share", "count", "runs", "resource"];
@@ -52,7 +64,7 @@ fn read_pool(reader: &mut Reader, node: &Node) -> Option<Pool> {
     let slots = required(reader, fields, "slots", "the pool", "how many runs it takes at once")
         .and_then(|node| reader.integer(node, "`slots`", 1..=MOST));
     let cpus = fields.get("cpus").and_then(|node| reader.integer(node, "`cpus`", 1..=MOST));
-    let memory_bytes = fields.get("memory").and_then(|node| memory(reader, node));
+    let memory_bytes = fields.get("memory").and_then(|node| bytes(reader, node, "`memory`"));
     let groups = fields.get("groups").and_then(|node| reader.list(node, "`groups`", "names")).unwrap_or_default();
     let groups = groups.iter().filter_map(|node| safe_name(reader, node, "the group")).collect();
     let kubernetes = required(reader, fields, "kubernetes", "the pool", "where and how its pods run")
@@ -91,8 +103,24 @@ fn read_kubernetes(reader: &mut Reader, node: &Node) -> Option<Kubernetes> {
     let gpus = fields.get("gpus").and_then(|node| read_gpus(reader, node, &nodes));
     let volumes = required(reader, fields, "volumes", "`kubernetes`", "the claim that code and results travel through")
         .and_then(|node| read_volumes(reader, node));
+    let runtime_class = fields.get("runtime_class").and_then(|node| text(reader, node, "`runtime_class`"));
+    let service_account = fields.get("service_account").and_then(|node| text(reader, node, "`service_account`"));
+    let shm_bytes = fields.get("shm").and_then(|node| bytes(reader, node, "`shm`"));
     let (image, volumes) = (image?, volumes?);
-    Some(Kubernetes { context, namespace, image, pull_secrets, volumes, nodes, labels, tolerations, gpus })
+    Some(Kubernetes {
+        context,
+        namespace,
+        image,
+        pull_secrets,
+        volumes,
+        nodes,
+        labels,
+        tolerations,
+        gpus,
+        runtime_class,
+        service_account,
+        shm_bytes,
+    })
 }
 
 fn read_volumes(reader: &mut Reader, node: &Node) -> Option<Vec<Volume>> {
@@ -204,10 +232,10 @@ fn absolute(reader: &mut Reader, node: &Node, what: &str) -> Option<String> {
     None
 }
 
-fn memory(reader: &mut Reader, node: &Node) -> Option<u64> {
+fn bytes(reader: &mut Reader, node: &Node, what: &str) -> Option<u64> {
     let bytes = plain(node).and_then(size::parse).filter(|bytes| *bytes > 0);
     if bytes.is_none() {
-        reader.mismatch(node, "`memory`", "a size such as 64GiB");
+        reader.mismatch(node, what, "a size such as 64GiB");
     }
     bytes
 }

@@ -44,6 +44,15 @@ pub struct Kubernetes {
     pub tolerations: Vec<Toleration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Gpus>,
+    /// How containers are run, where the cluster has several ways (`nvidia`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_class: Option<String>,
+    /// Whose pods they are, for clusters that allow things by that. Nothing in them is told its token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
+    /// Of /dev/shm, in memory: what loaders share with their workers. None: the runtime's (64 MiB, mostly).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shm_bytes: Option<u64>,
 }
 
 /// A persistent volume claim of the namespace.
@@ -110,6 +119,11 @@ const WHOLE: u32 = 1000;
 /// Where the file sets no bound, the queue sets none either: the cluster knows what it has.
 pub const ANY_CPUS: u32 = 10_000;
 pub const ANY_MEMORY: u64 = 1 << 50;
+
+/// Of the name of a pool's device: the node it is in, or the pool where nobody says which node.
+pub fn node_of(device: &str) -> &str {
+    device.rsplit_once('/').map_or("", |(node, _)| node)
+}
 
 impl Pool {
     /// The volume that carries code and results, and where this machine sees it.
@@ -193,6 +207,18 @@ mod tests {
     fn the_kept_sample_reads_and_writes() {
         let pool: Pool = serde_json::from_str(SAMPLE).expect("a pool");
         assert_eq!(serde_json::to_string(&pool).expect("text"), SAMPLE);
+    }
+
+    #[test]
+    fn what_pods_are_like_is_kept_too() {
+        let more =
+            SAMPLE.replace("}}}", r#"},"runtime_class":"nvidia","service_account":"lab","shm_bytes":8589934592}}"#);
+        let pool: Pool = serde_json::from_str(&more).expect("a pool");
+        assert_eq!(
+            (pool.kubernetes.runtime_class.as_deref(), pool.kubernetes.shm_bytes),
+            (Some("nvidia"), Some(8 << 30))
+        );
+        assert_eq!(serde_json::to_string(&pool).expect("text"), more);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How many bytes is `64GiB`?
 
-/// Units of 1024 and of 1000. A bare `G` is what `nvidia-smi`, Slurm and Docker mean by it: 1024.
-const UNITS: [(&str, u64); 12] = [
+/// Units of 1024 (`Gi`: as Kubernetes writes them) and of 1000. A bare `G` is what `nvidia-smi`, Slurm and Docker mean by it: 1024.
+const UNITS: [(&str, u64); 16] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -14,6 +14,10 @@ const UNITS: [(&str, u64); 12] = [
     ("M", 1 << 20),
     ("G", 1 << 30),
     ("T", 1 << 40),
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
 ];
 
 pub fn parse(text: &str) -> Option<u64> {
@@ -47,6 +51,7 @@ mod tests {
             ("64 gib", Some(64 << 30)),
             ("2GB", Some(2_000_000_000)),
             ("8G", Some(8 << 30)),
+            ("8Gi", Some(8 << 30)),
             ("512", Some(512)),
             ("1.5G", None),
             ("G", None),

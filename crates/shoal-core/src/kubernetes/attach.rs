@@ -66,7 +66,7 @@ pub fn pod(job: &Value, index: usize, pods: &[&Value]) -> Pod {
             let runs = its.iter().find(|pod| seen::of(Some(job), index, &[pod], None) == Stage::Runs);
             Pod::Runs(runs.and_then(|pod| pod["metadata"]["name"].as_str()).unwrap_or_default().into())
         }
-        Stage::Waits(why) | Stage::Stuck(why) => Pod::Waits(why),
+        Stage::Waits(why) | Stage::Unplaced(why) | Stage::Stuck(why) => Pod::Waits(why),
         Stage::Leaves { .. } => Pod::Never("its pod is being taken away".into()),
         Stage::Over(_) => Pod::Never("its pod has ended".into()),
     }

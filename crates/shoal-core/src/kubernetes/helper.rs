@@ -5,7 +5,7 @@
 //! that is asked of it; what else is needed is sent there.
 
 use super::names::{MANAGED_BY, MANAGER, part};
-use super::pool::job::{volume_name, where_to};
+use super::pool::job::{as_whom, volume_name, where_to};
 use super::state::{self, State};
 use crate::fleet::pool::{Pool, Volume};
 use serde_json::{Value, json};
@@ -73,9 +73,7 @@ pub fn job(wish: &Wish) -> Value {
         "volumes": claims.chain([room]).collect::<Vec<_>>(),
     });
     where_to(&mut pod, wish.pool, None);
-    if !kubernetes.pull_secrets.is_empty() {
-        pod["imagePullSecrets"] = kubernetes.pull_secrets.iter().map(|name| json!({"name": name})).collect();
-    }
+    as_whom(&mut pod, wish.pool);
     let mut metadata = json!({"name": wish.name, "labels": labels});
     if let Some(namespace) = &kubernetes.namespace {
         metadata["namespace"] = namespace.as_str().into();
@@ -212,7 +210,9 @@ pub fn standing(job: Option<&Value>, pods: &[&Value], refused: Option<&str>, unb
         let hint = "the pool's `nodes`, `labels` and `tolerations` say where it may be; `kubectl get nodes,pvc` shows what there is";
         return Standing::Stuck { what, hint: hint.into() };
     }
-    let seen = state::of(job, pods, refused);
+    // There is no second try: a pod that failed is the end, also before its Job says so.
+    let failed = pods.first().filter(|pod| pod["status"]["phase"] == "Failed");
+    let seen = failed.map_or_else(|| state::of(job, pods, refused), |pod| state::of_pod(pod));
     let why = seen.why.unwrap_or_default();
     let hint = || "`kubectl describe` of its pod says more".to_string();
     match seen.state {

@@ -145,8 +145,17 @@ fn set_command(container: &mut Value, command: &Command) {
 fn job(template: &Template, runs: &Runs, mut pod: Map<String, Value>) -> Value {
     let was_job = template.kind == Kind::Job;
     let mut spec = if was_job { object(template.object.pointer("/spec")) } else { Map::new() };
-    for ours in ["selector", "manualSelector", "completionMode"] {
-        spec.remove(ours);
+    // One run is one pod that begins at once: what is about indexes, or about beginning later, is refused by the server or never ends.
+    let indexed = ["completionMode", "backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"];
+    for ours in ["selector", "manualSelector", "suspend"].iter().chain(&indexed) {
+        spec.remove(*ours);
+    }
+    let rules = spec.get_mut("podFailurePolicy").and_then(|policy| policy.get_mut("rules"));
+    for rule in rules.and_then(Value::as_array_mut).into_iter().flatten() {
+        // Its only index is the whole of it.
+        if rule["action"] == "FailIndex" {
+            rule["action"] = "FailJob".into();
+        }
     }
     spec.insert("parallelism".into(), 1.into());
     spec.insert("completions".into(), 1.into());

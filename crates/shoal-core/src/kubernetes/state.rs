@@ -61,6 +61,12 @@ pub fn of(made: &Value, pods: &[&Value], refused: Option<&str>) -> Seen {
     // The youngest says how it is now; the others were tries.
     let youngest = pods.iter().max_by_key(|pod| text(&pod["metadata"], "creationTimestamp"));
     match youngest {
+        // What made it has not given up: another pod follows, or it says so in a moment.
+        Some(pod) if of_pod(pod).state == State::Failed => {
+            let how = ended(pod).or_else(|| text(&pod["status"], "message"));
+            let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
+            seen(State::Starting, format!("its last pod failed{how}; another is to follow"))
+        }
         Some(pod) => of_pod(pod),
         None => match refused.map(String::from).or_else(|| text(condition(made, "ReplicaFailure")?, "message")) {
             Some(why) if why.contains("exceeded quota") => {
@@ -159,6 +165,7 @@ mod tests {
             (&nothing, Some(&image), None, State::Stuck, "image x:1 cannot be had"),
             (&nothing, None, Some("pods is forbidden: exceeded quota: q"), State::Stuck, "quota raised"),
             (&nothing, None, None, State::Waiting, "not made yet"),
+            (&nothing, Some(&exit), None, State::Starting, "failed (exit code 3); another is to follow"),
             (&nothing, Some(&pod("Running", json!({"running": {}}))), None, State::Running, ""),
         ] {
             let seen = of(made, &pod.into_iter().collect::<Vec<_>>(), refused);

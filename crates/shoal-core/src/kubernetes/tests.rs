@@ -82,6 +82,56 @@ fn a_kept_kind_has_a_selector_of_its_own_and_one_replica() {
     assert_eq!((&first["spec"]["replicas"], plan.objects[0].name.as_str()), (&1.into(), "mine-random-0-phortx1-s0"));
 }
 
+/// The same pod under every kind that a template may be of.
+fn template_of(kind: &str, version: &str, more: &str) -> String {
+    let (_, pod) = TEMPLATE.split_once("  template:\n").expect("a pod");
+    format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: workers}}\nspec:\n{more}  template:\n{pod}")
+}
+
+#[test]
+fn jobs_deployments_and_pods_become_the_same_runs() {
+    let job = "  completionMode: Indexed\n  completions: 8\n  parallelism: 4\n  backoffLimitPerIndex: 2\n  maxFailedIndexes: 1\n  suspend: true\n  successPolicy: {rules: [{succeededCount: 1}]}\n  podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [3]}}]}\n  ttlSecondsAfterFinished: 60\n";
+    let set = "  replicas: 3\n  selector: {matchLabels: {tier: worker-set}}\n";
+    let (_, pod) = TEMPLATE.split_once("    spec:\n").expect("a pod");
+    let pod = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: workers, labels: {{tier: w}}}}\nspec:\n{pod}");
+    let job = template_of("Job", "batch/v1", job).replace("    spec:\n", "    spec:\n      restartPolicy: Never\n");
+    let runs = "runs: [{name: a, node: n1, gpu: 0, seeds: 2}]\n";
+    for (text, keep_kind, kind, version) in [
+        (job.as_str(), false, Kind::Job, "batch/v1"),
+        (job.as_str(), true, Kind::Job, "batch/v1"),
+        (&template_of("Deployment", "apps/v1", set), false, Kind::Job, "batch/v1"),
+        (&template_of("Deployment", "apps/v1", set), true, Kind::Deployment, "apps/v1"),
+        (&pod, false, Kind::Job, "batch/v1"),
+        (&pod, true, Kind::Pod, "v1"),
+    ] {
+        let plan = made(text, runs, &Options { keep_kind, name: None }).expect("good");
+        assert_eq!((plan.kind, plan.objects.len()), (kind, 2), "{text}");
+        let object = &plan.objects[1].manifest;
+        assert_eq!((&object["apiVersion"], &object["kind"]), (&version.into(), &kind.word().into()));
+        assert_eq!(variable(&plan, 1, "SHOAL_SEED"), Some("1"));
+        let pod = if kind == Kind::Pod { &object["spec"] } else { &object["spec"]["template"]["spec"] };
+        assert_eq!(pod["nodeSelector"]["kubernetes.io/hostname"], "n1");
+        assert_eq!(pod["containers"][0]["image"], "lab/node:1");
+        let spec = object["spec"].as_object().expect("a spec");
+        if kind == Kind::Job {
+            assert_eq!((&spec["completions"], &pod["restartPolicy"]), (&1.into(), &"Never".into()));
+            for gone in
+                ["completionMode", "backoffLimitPerIndex", "maxFailedIndexes", "successPolicy", "suspend", "replicas"]
+            {
+                assert!(!spec.contains_key(gone), "{gone} in {object}");
+            }
+            assert!(!object["spec"]["podFailurePolicy"].to_string().contains("FailIndex"), "{object}");
+            let is_job = text.contains("kind: Job");
+            assert_eq!(spec.contains_key("ttlSecondsAfterFinished"), is_job);
+        } else if kind == Kind::Deployment {
+            assert_eq!(
+                (&spec["replicas"], &spec["selector"]["matchLabels"]["tier"]),
+                (&1.into(), &"worker-set".into())
+            );
+        }
+    }
+}
+
 #[test]
 fn the_same_files_give_the_same_text() {
     let text = |_| {

@@ -25,6 +25,8 @@ pub enum Trouble {
     /// What was seen of the past is no longer kept: look anew.
     TooOld,
     Busy,
+    /// It, or something that it asks, has failed: that may pass.
+    Faulty,
     Other,
 }
 
@@ -43,9 +45,15 @@ impl Failure {
         Failure { trouble, what: what.into(), hint: hint.into(), status: Value::Null }
     }
 
+    /// The server has not told what is there, for as long as somebody was willing to wait.
+    pub fn no_answer(server: &str, waited: std::time::Duration) -> Failure {
+        let what = format!("{server} did not say what is there within {} s", waited.as_secs());
+        Failure::new(Trouble::Unreachable, what, "nothing is known of what is left; try again when it answers")
+    }
+
     /// Whether trying again may help.
     pub fn passes(&self) -> bool {
-        matches!(self.trouble, Trouble::Unreachable | Trouble::Busy)
+        matches!(self.trouble, Trouble::Unreachable | Trouble::Busy | Trouble::Faulty)
     }
 }
 
@@ -129,6 +137,11 @@ pub fn of_status(status: &Value) -> Failure {
         (500, _) if said.contains("failed to create typed patch object") => {
             (Trouble::Invalid, said.to_string(), "correct the template or the runs".into())
         }
+        (500 | 502, _) => (
+            Trouble::Faulty,
+            format!("the server answers {code}: {said}"),
+            "try again in a while; its log says more".into(),
+        ),
         _ => (Trouble::Other, format!("the server answers {code}: {said}"), "its log says more".into()),
     };
     Failure { trouble, what, hint, status: status.clone() }
@@ -182,12 +195,16 @@ mod tests {
             (429, "slow down", Trouble::Busy, "slow down"),
             (422, "Job is invalid", Trouble::Invalid, "invalid"),
             (500, "failed to create typed patch object (a)", Trouble::Invalid, "typed"),
-            (500, "etcd", Trouble::Other, "500: etcd"),
+            (500, "etcd", Trouble::Faulty, "500: etcd"),
+            (502, "bad gateway", Trouble::Faulty, "502: bad"),
+            (418, "teapot", Trouble::Other, "418: teapot"),
         ] {
             let failure = of_status(&json!({"code": code, "message": message}));
             assert_eq!(failure.trouble, trouble, "{message}");
             assert!(failure.what.contains(says), "{failure:?}");
             assert!(!failure.hint.is_empty());
+            let passes = matches!(trouble, Trouble::Busy | Trouble::Faulty);
+            assert_eq!(failure.passes(), passes, "{message}");
         }
         for (said, trouble, says) in [
             (

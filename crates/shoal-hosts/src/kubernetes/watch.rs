@@ -43,16 +43,52 @@ pub struct View {
     pub complete: bool,
     /// The server is away at the moment, and what is known may be old.
     pub away: Option<Failure>,
+    /// The same for each selection: each has a line of its own, and one that is back says nothing of the others.
+    away_of: Vec<Option<Failure>>,
+    listed: Vec<bool>,
 }
 
 impl View {
+    fn new(selections: usize) -> View {
+        View {
+            of: vec![BTreeMap::new(); selections],
+            away_of: vec![None; selections],
+            listed: vec![false; selections],
+            ..View::default()
+        }
+    }
+
+    /// What is known after a change of a selection; an error ends it all.
+    fn take(&mut self, at: usize, change: Change, optional: bool) -> Result<(), Failure> {
+        self.away_of[at] = None;
+        match change {
+            Change::Failed(failure) if optional && failure.trouble == Trouble::Forbidden => {
+                self.of[at].clear();
+                self.listed[at] = true;
+            }
+            Change::Failed(failure) => return Err(failure),
+            Change::Away(failure) => self.away_of[at] = Some(failure),
+            // Where nothing has happened meanwhile, nothing else will ever tell that the line is well again.
+            Change::Resumed => {}
+            Change::Listed(objects) => {
+                self.of[at] = objects.into_iter().map(|object| (id(&object), Arc::new(object))).collect();
+                self.listed[at] = true;
+            }
+            Change::Put(object) => drop(self.of[at].insert(id(&object), Arc::new(object))),
+            Change::Gone(object) => drop(self.of[at].remove(&id(&object))),
+        }
+        self.complete = self.listed.iter().all(|listed| *listed);
+        self.away = self.away_of.iter().flatten().next().cloned();
+        Ok(())
+    }
+
     pub fn of(&self, selection: usize) -> impl Iterator<Item = &Value> {
         self.of[selection].values().map(AsRef::as_ref)
     }
 
     /// The same, for those who keep them: of hundreds of objects few have changed since the last look.
     pub fn kept(&self, selection: usize) -> impl Iterator<Item = &Arc<Value>> {
-        self.of[selection].values()
+        self.of.get(selection).into_iter().flat_map(BTreeMap::values)
     }
 }
 
@@ -70,6 +106,8 @@ enum Change {
     Put(Value),
     Gone(Value),
     Away(Failure),
+    /// It answers again, and tells from here on what changes.
+    Resumed,
     Failed(Failure),
 }
 
@@ -92,8 +130,7 @@ impl Connection {
         look: &mut impl FnMut(&View) -> Look,
     ) -> Result<bool, Failure> {
         let (send, mut changes) = mpsc::channel(QUEUE);
-        let mut view = View { of: vec![BTreeMap::new(); what.len()], complete: false, away: None };
-        let mut listed = vec![false; what.len()];
+        let mut view = View::new(what.len());
         let tasks = what.iter().enumerate().map(|(at, followed)| watching(self, at, followed, send.clone(), end));
         // All of them live on this thread, and end with this call.
         let mut tasks = std::pin::pin!(futures_util::future::join_all(tasks));
@@ -110,29 +147,9 @@ impl Connection {
             // What has come at once is looked at once.
             let mut next = Some(first);
             while let Some((at, change)) = next {
-                match change {
-                    Change::Failed(failure) if what[at].optional && failure.trouble == Trouble::Forbidden => {
-                        listed[at] = true
-                    }
-                    Change::Failed(failure) => return Err(failure),
-                    Change::Away(failure) => view.away = Some(failure),
-                    Change::Listed(objects) => {
-                        view.of[at] = objects.into_iter().map(|object| (id(&object), Arc::new(object))).collect();
-                        listed[at] = true;
-                        view.away = None;
-                    }
-                    Change::Put(object) => {
-                        view.of[at].insert(id(&object), Arc::new(object));
-                        view.away = None;
-                    }
-                    Change::Gone(object) => {
-                        view.of[at].remove(&id(&object));
-                        view.away = None;
-                    }
-                }
+                view.take(at, change, what[at].optional)?;
                 next = changes.try_recv().ok();
             }
-            view.complete = listed.iter().all(|listed| *listed);
             if view.complete || view.away.is_some() {
                 steady = match look(&view) {
                     Look::GoOn => None,
@@ -213,6 +230,7 @@ async fn one_watch(
         Ok(opened) => opened.map_err(|error| explain(&error, server))?,
         Err(elapsed) => return Err(super::explain::of_way(&elapsed.to_string(), server)),
     };
+    let _ = send.send((at, Change::Resumed)).await;
     let mut events = std::pin::pin!(opened);
     // A line that says nothing for longer than the server would keep it is dead; it is opened anew.
     while let Ok(Some(event)) = timeout(SILENCE, events.next()).await {
@@ -234,4 +252,104 @@ async fn one_watch(
         let _ = send.send((at, change)).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::Wanted;
+    use super::super::resource;
+    use super::*;
+    use serde_json::json;
+    use shoal_core::kubernetes::template::Kind;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn gone() -> Failure {
+        Failure::new(Trouble::Unreachable, "away", "wait")
+    }
+
+    #[test]
+    fn each_selection_is_away_until_its_own_line_is_back() {
+        let pod = || json!({"metadata": {"uid": "p"}});
+        let mut view = View::new(2);
+        for (at, change, complete, away, pods) in [
+            (0, Change::Listed(vec![pod()]), false, false, 1),
+            (1, Change::Away(gone()), false, true, 1),
+            (1, Change::Listed(Vec::new()), true, false, 1),
+            (0, Change::Away(gone()), true, true, 1),
+            (1, Change::Away(gone()), true, true, 1),
+            (1, Change::Resumed, true, true, 1),
+            (0, Change::Resumed, true, false, 1),
+            (0, Change::Gone(pod()), true, false, 0),
+        ] {
+            view.take(at, change, false).expect("no end");
+            assert_eq!((view.complete, view.away.is_some(), view.of(0).count()), (complete, away, pods));
+        }
+        let forbidden = || Change::Failed(Failure::new(Trouble::Forbidden, "no", "ask"));
+        assert!(view.take(1, forbidden(), true).is_ok() && view.take(1, forbidden(), false).is_err());
+    }
+
+    /// What a request asks for, headers and all read.
+    fn asked(line: &TcpStream) -> String {
+        let mut lines = BufReader::new(line).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+        let first = lines.next().unwrap_or_default();
+        lines.for_each(drop);
+        first
+    }
+
+    /// A server whose first watch breaks, whose second fails, and whose third says nothing at all.
+    fn serve(listener: &TcpListener) {
+        let mut kept = Vec::new();
+        for line in listener.incoming() {
+            let mut line = line.expect("a line");
+            let asks = asked(&line);
+            let body = match asks.contains("watch=") {
+                true => {
+                    let answer: &[u8] = match kept.len() {
+                        1 => b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                        _ => b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+                    };
+                    let _ = line.write_all(answer);
+                    if kept.is_empty() {
+                        let _ = line.write_all(b"5\r\n{");
+                        let _ = line.shutdown(std::net::Shutdown::Both);
+                    }
+                    kept.push(line);
+                    continue;
+                }
+                false => r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#,
+            };
+            let length = body.len();
+            let _ = write!(
+                line,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_watch_that_goes_on_where_nothing_happened_is_not_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        std::thread::spawn(move || serve(&listener));
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}],
+        });
+        std::fs::write(file.path(), kubeconfig.to_string()).expect("written");
+        let wanted = Wanted { kubeconfig: Some(file.path().into()), ..Wanted::default() };
+        let connection = Connection::open(&wanted).expect("a connection");
+        let resource = resource::of_kind(Kind::Job, "lab");
+        let what = [Followed { resource, which: Selection::default(), optional: false }];
+        let mut was_away = false;
+        let end = std::time::Instant::now() + Duration::from_secs(50);
+        let back = connection.follow(&what, end, |view| {
+            was_away |= view.away.is_some();
+            if was_away && view.complete && view.away.is_none() { Look::Done } else { Look::GoOn }
+        });
+        assert!(back.expect("no failure"), "it stays away; was it ever? {was_away}");
+    }
 }

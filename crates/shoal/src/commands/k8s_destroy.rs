@@ -20,6 +20,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const LEFT: u8 = 4;
+/// Between two requests to the server for what it was too busy to take.
+const TURN: Duration = Duration::from_secs(3);
 
 pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let common = &args.common;
@@ -41,10 +43,11 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     confirm(&format!("destroy launch `{launch}` in {place}: {what}; what runs is ended?"), args.yes)?;
     let end = Instant::now() + Duration::from_secs(args.timeout);
     let refused = remove(args, &connection, &there);
-    if let Some((_, failure)) = refused.first().filter(|_| refused.len() == roots(&there).len()) {
+    let is_refused = |one: &&There| refused.iter().any(|(name, failure)| name == one.name() && !failure.passes());
+    if let Some((_, failure)) = refused.first().filter(|_| roots(&there).iter().all(is_refused)) {
         return Err(not_begun(failure.clone()));
     }
-    let left = wait(&connection, &launch, end).map_err(not_begun)?;
+    let (left, refused) = wait(&connection, &launch, refused, end).map_err(not_begun)?;
     let left = explained(&connection, &left, &refused);
     if left.is_empty() {
         eprintln!("shoal k8s destroy: {what} removed; nothing of launch `{launch}` is left in {place}");
@@ -83,28 +86,62 @@ fn remove(args: &Args, connection: &Connection, there: &[There]) -> Vec<(String,
     refused
 }
 
-/// Until nothing is left, or time is over: what is left then.
-fn wait(connection: &Connection, launch: &str, end: Instant) -> Result<Vec<There>, Failure> {
+type Refused = Vec<(String, Failure)>;
+
+/// Until nothing is left, or time is over: what is left then, and what was refused of it. A server that has not told what there is, is an error:
+/// nobody may say that nothing is left who has not looked.
+fn wait(
+    connection: &Connection,
+    launch: &str,
+    mut refused: Refused,
+    end: Instant,
+) -> Result<(Vec<There>, Refused), Failure> {
     let followed = Kind::ALL.map(|kind| Followed {
         resource: resource::of_kind(kind, &connection.namespace),
         which: Selection::labels(of_launch(launch)),
         optional: false,
     });
-    let mut screen = Screen::default();
-    let mut left = Vec::new();
-    let looking = |view: &View| {
-        screen.away(view.away.as_ref());
-        if !view.complete {
-            return Look::GoOn;
+    let (begun, mut screen) = (Instant::now(), Screen::default());
+    let mut known: Option<Vec<There>> = None;
+    loop {
+        let busy = |one: &There| refused.iter().any(|(name, failure)| name == one.name() && failure.passes());
+        // What was not taken is asked for again; until then there is nothing to do but to look.
+        let turn = if refused.iter().any(|(_, failure)| failure.passes()) { Instant::now() + TURN } else { end };
+        let looking = |view: &View| {
+            screen.away(view.away.as_ref());
+            if !view.complete {
+                return Look::GoOn;
+            }
+            let of = |(at, kind): (usize, Kind)| view.of(at).map(move |object| There { kind, object: object.clone() });
+            let now: Vec<There> = Kind::ALL.into_iter().enumerate().flat_map(of).collect();
+            screen.line(format!("still there: {}", inventory(&now)));
+            let look = if now.is_empty() { Look::Done } else { Look::GoOn };
+            known = Some(now);
+            look
+        };
+        let outcome = connection.follow(&followed, turn.min(end), looking);
+        if outcome.is_err() {
+            screen.end();
         }
-        let of = |(at, kind): (usize, Kind)| view.of(at).map(move |object| There { kind, object: object.clone() });
-        left = Kind::ALL.into_iter().enumerate().flat_map(of).collect();
-        screen.line(format!("still there: {}", inventory(&left)));
-        if left.is_empty() { Look::Done } else { Look::GoOn }
-    };
-    let outcome = connection.follow(&followed, end, looking);
-    screen.end();
-    outcome.map(|_| left)
+        let done = outcome?;
+        if done || Instant::now() >= end {
+            screen.end();
+            let left = known.ok_or_else(|| Failure::no_answer(&connection.server, begun.elapsed()))?;
+            return Ok((left, refused));
+        }
+        let again: Vec<&There> =
+            known.iter().flatten().filter(|one| one.is_root() && is_not_going(one) && busy(one)).collect();
+        let asked: Vec<String> = again.iter().map(|one| one.name().to_string()).collect();
+        let still = connection.remove(&again);
+        if known.is_some() {
+            refused.retain(|(name, failure)| !failure.passes() && !asked.contains(name));
+            refused.extend(still);
+        }
+    }
+}
+
+fn is_not_going(one: &There) -> bool {
+    one.object["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// What is left, and why.

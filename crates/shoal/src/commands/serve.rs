@@ -44,7 +44,8 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     }
     // Held as long as we serve: who finds no daemon meanwhile waits for this one, instead of starting another in its place.
     let _starting = if args.auto { None } else { take_over(&options.store)? };
-    let ended = serve::main(options, Ssh::new());
+    let ssh = Ssh::of(&options.store.root);
+    let ended = serve::main(options, ssh);
     ended.map_err(connect::serving)?;
     Ok(Exit::Success.into())
 }

@@ -53,7 +53,8 @@ pub fn look(connection: &Connection, launch: &str, end: Instant) -> Result<Optio
     Ok(rows)
 }
 
-/// Waits until they are as far as `goal`, until nothing will change any more, or until `end`: how they are then.
+/// Waits until they are as far as `goal`, until nothing will change any more, or until `end`: how they are then. A server that has told
+/// nothing by then is an error: of nothing, everything would be true.
 pub fn wait(
     connection: &Connection,
     launch: &str,
@@ -62,23 +63,27 @@ pub fn wait(
     end: Instant,
 ) -> Result<Vec<Row>, Failure> {
     let mut screen = Screen::default();
-    let mut last = Vec::new();
+    let begun = Instant::now();
+    let mut last: Option<Vec<Row>> = None;
     let looking = |view: &View| {
         screen.away(view.away.as_ref());
         if !view.complete {
             return Look::GoOn;
         }
-        last = rows_of(view, Some(names));
-        screen.show(&last);
-        match rows::is_settled(&last, goal) {
-            true if rows::is_reached(&last, goal) => Look::Done,
+        let rows = rows_of(view, Some(names));
+        screen.show(&rows);
+        let look = match rows::is_settled(&rows, goal) {
+            true if rows::is_reached(&rows, goal) => Look::Done,
             true => Look::DoneAfter(STEADY),
             false => Look::GoOn,
-        }
+        };
+        last = Some(rows);
+        look
     };
     let outcome = connection.follow(&followed(launch, &connection.namespace), end, looking);
     screen.end();
-    outcome.map(|_| last)
+    outcome?;
+    last.ok_or_else(|| Failure::no_answer(&connection.server, begun.elapsed()))
 }
 
 /// One line that changes at a terminal; elsewhere only what goes wrong, once.

@@ -14,17 +14,25 @@ use shoal_hosts::process::End;
 use shoal_hosts::ssh::Settings;
 use shoal_hosts::ssh::deliver::Parcel;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub struct Ssh {
     settings: Settings,
     /// Our own file and its digest, which a daemon of this machine alone never needs.
     parcel: OnceLock<Parcel>,
+    /// The store's folder.
+    store: Option<PathBuf>,
 }
 
 impl Ssh {
     pub fn new() -> Ssh {
-        Ssh { settings: Settings::from_env(), parcel: OnceLock::new() }
+        Ssh { settings: Settings::from_env(), parcel: OnceLock::new(), store: None }
+    }
+
+    /// For the daemon of this store.
+    pub fn of(store: &Path) -> Ssh {
+        Ssh { store: Some(store.into()), ..Ssh::new() }
     }
 
     fn parcel(&self) -> Result<&Parcel, String> {
@@ -45,7 +53,7 @@ impl Default for Ssh {
 impl Reacher for Ssh {
     fn open(&self, policy: &HostPolicy, store: &str) -> Result<LineStream, String> {
         if let Some(Reached::Pool { pool, .. }) = &policy.reach {
-            let process = pool::start(policy, pool, store)?;
+            let process = pool::start(policy, pool, store, self.store.as_deref())?;
             return line(process).map_err(|e| format!("no line to {}: {e}", policy.name));
         }
         let Some(Reached::Ssh { fleet: text, base }) = &policy.reach else {

@@ -2,7 +2,7 @@
 
 use crate::fleet::pool::Pool;
 use crate::kubernetes::names::{MANAGED_BY, MANAGER, RUN, part};
-use crate::kubernetes::pool::job::{mounts, volumes, where_to};
+use crate::kubernetes::pool::job::{as_whom, mounts, volumes, where_to};
 use crate::rank::Rank;
 use crate::variables;
 use serde_json::{Map, Value, json};
@@ -204,9 +204,7 @@ fn pod(gang: &Gang, role: Role) -> Value {
         "volumes": volumes(gang.pool),
     });
     where_to(&mut spec, gang.pool, None);
-    if !kubernetes.pull_secrets.is_empty() {
-        spec["imagePullSecrets"] = kubernetes.pull_secrets.iter().map(|name| json!({"name": name})).collect();
-    }
+    as_whom(&mut spec, gang.pool);
     spec
 }
 

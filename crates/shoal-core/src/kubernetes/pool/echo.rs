@@ -3,11 +3,18 @@
 
 use super::NOT_BEGUN;
 
+/// Fails where nothing can be written: the volume is full, or not the queue's user's. Asked beforehand, since a shell ends at once, with a code of its
+/// own, where `exec` cannot open a file: that would look like the program's.
+fn writable(out: &str) -> String {
+    format!("{{ echo >{out}.try && rm -f {out}.try && ( : >>{out} ); }} 2>/dev/null || exit {NOT_BEGUN}\n")
+}
+
 /// From here on everything is written to `out` (quoted). Descriptor 3 is the pod's log, 4 reads what was written: its place in the file is one for
 /// all who read by it, so nothing is passed on twice.
 pub fn beginning(out: &str) -> String {
+    let writable = writable(out);
     format!(
-        "exec 3>&1 >>{out} 2>&1 4<{out} || exit {NOT_BEGUN}
+        "{writable}exec 3>&1 >>{out} 2>&1 4<{out} || exit {NOT_BEGUN}
 (
   trap 'exit 0' TERM
   while :; do

@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 pub const POOL: &str = "shoal/pool";
 pub const SWEEP: &str = "shoal/sweep";
 pub const RUNS: &str = "shoal/runs";
+/// How much longer than its limit a pod may be there, in seconds: its image has to come first.
+const BEYOND_LIMIT: u64 = 24 * 3600;
 /// How many seconds a Job that is over stays, should nobody be there to remove it. Ends are on the volume as well, and stay there.
 const KEPT: u32 = 24 * 3600;
 
@@ -130,14 +132,15 @@ fn pod(place: &Place, job: &str, asks: &[Ask]) -> Value {
         "volumes": volumes(place.pool),
     });
     if let Some(seconds) = ask.and_then(|ask| ask.time_limit_seconds) {
-        spec["activeDeadlineSeconds"] = seconds.into();
+        // Its script holds it to its time; this is for one whose image, or whose node, never comes to that.
+        spec["activeDeadlineSeconds"] = seconds.saturating_add(BEYOND_LIMIT).into();
     }
     where_to(&mut spec, place.pool, on.node.as_deref());
-    if !kubernetes.pull_secrets.is_empty() {
-        spec["imagePullSecrets"] = kubernetes.pull_secrets.iter().map(|name| json!({"name": name})).collect();
-    }
+    as_whom(&mut spec, place.pool);
     spec
 }
+
+const SHM: &str = "shm";
 
 pub fn volume_name(i: usize) -> String {
     format!("volume-{i}")
@@ -146,9 +149,13 @@ pub fn volume_name(i: usize) -> String {
 /// The claims, as a pod names them.
 pub(in crate::kubernetes) fn volumes(pool: &Pool) -> Value {
     let claims = pool.kubernetes.volumes.iter().enumerate();
-    claims
-        .map(|(i, volume)| json!({"name": volume_name(i), "persistentVolumeClaim": {"claimName": volume.claim}}))
-        .collect()
+    let claims =
+        claims.map(|(i, volume)| json!({"name": volume_name(i), "persistentVolumeClaim": {"claimName": volume.claim}}));
+    let shm = pool
+        .kubernetes
+        .shm_bytes
+        .map(|bytes| json!({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": bytes.to_string()}}));
+    claims.chain(shm).collect()
 }
 
 /// The carrier is there twice: where people expect it, and where the queue's machine has it.
@@ -159,6 +166,9 @@ pub(in crate::kubernetes) fn mounts(pool: &Pool) -> Value {
         if let Some(here) = volume.here.as_ref().filter(|here| **here != volume.at) {
             mounts.push(json!({"name": volume_name(i), "mountPath": here}));
         }
+    }
+    if pool.kubernetes.shm_bytes.is_some() {
+        mounts.push(json!({"name": SHM, "mountPath": "/dev/shm"}));
     }
     mounts.into()
 }
@@ -187,6 +197,20 @@ pub fn where_to(spec: &mut Value, pool: &Pool, node: Option<&str>) {
     }
 }
 
+/// What all pods of the pool are like, whatever they are for.
+pub fn as_whom(spec: &mut Value, pool: &Pool) {
+    let kubernetes = &pool.kubernetes;
+    if !kubernetes.pull_secrets.is_empty() {
+        spec["imagePullSecrets"] = kubernetes.pull_secrets.iter().map(|name| json!({"name": name})).collect();
+    }
+    if let Some(class) = &kubernetes.runtime_class {
+        spec["runtimeClassName"] = class.as_str().into();
+    }
+    if let Some(account) = &kubernetes.service_account {
+        spec["serviceAccountName"] = account.as_str().into();
+    }
+}
+
 /// What the devices that a run holds mean in its pod.
 #[derive(Default)]
 struct Devices {
@@ -208,12 +232,15 @@ impl Devices {
             let count = ask.devices.iter().map(|held| slices(held.milli)).sum();
             return Devices { resource: Some((gpus.resource.clone(), count)), ..Devices::default() };
         }
-        let pairs = ask.devices.iter().filter_map(|held| held.uuid.rsplit_once('/'));
-        let (nodes, numbers): (Vec<&str>, Vec<&str>) = pairs.unzip();
+        let mut pairs = ask.devices.iter().filter_map(|held| held.uuid.rsplit_once('/')).peekable();
+        let node = pairs.peek().map(|(node, _)| node.to_string());
+        // A number means a GPU of its own node only: on another it would be somebody else's (PLAN-2).
+        let here = pairs.filter(|(of, _)| Some(*of) == node.as_deref());
+        let numbers: Vec<&str> = here.map(|(_, number)| number).collect();
         // In the container the GPUs that it sees are counted from 0 again.
         let seen: Vec<String> = (0..numbers.len()).map(|n| n.to_string()).collect();
         let env = vec![("NVIDIA_VISIBLE_DEVICES", numbers.join(",")), ("CUDA_VISIBLE_DEVICES", seen.join(","))];
-        Devices { node: nodes.first().map(|node| node.to_string()), env, resource: None }
+        Devices { node, env, resource: None }
     }
 }
 
@@ -227,6 +254,7 @@ mod tests {
     use super::super::ask::tests::ask;
     use super::*;
     use crate::kubernetes::names::label_fault;
+    use crate::queue::host::Held;
 
     fn pool(more: &str) -> Pool {
         let text = format!(
@@ -285,6 +313,19 @@ mod tests {
             json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "5"}, {"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]);
         assert_eq!(pinned["containers"][0]["env"], env);
         assert!(pinned["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].is_null());
+        let two = pool("      nodes: [n1, n2]\n      gpus: {share: pinned, count: 8, runs: 1}\n");
+        let mut both = ask("a", 0, Some(("n1/7", 1000)));
+        both.devices.push(Held { uuid: "n1/3".into(), milli: 1000 });
+        // What an earlier queue may have decided.
+        both.devices.push(Held { uuid: "n2/0".into(), milli: 1000 });
+        let pod = of(&place(&two), &[both])["spec"]["template"]["spec"].clone();
+        assert_eq!(pod["nodeSelector"]["kubernetes.io/hostname"], "n1");
+        let env = json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "7,3"}, {"name": "CUDA_VISIBLE_DEVICES", "value": "0,1"}]);
+        assert_eq!(pod["containers"][0]["env"], env);
+        let mut limited = ask("a", 0, None);
+        limited.time_limit_seconds = Some(60);
+        let spec = of(&place(&two), &[limited])["spec"]["template"]["spec"].clone();
+        assert_eq!(spec["activeDeadlineSeconds"], 60 + BEYOND_LIMIT, "an image takes its time to come");
         let none = of(&place(&pool("      gpus: {count: 8}\n")), &[ask("a", 0, None)]);
         let env = &none["spec"]["template"]["spec"]["containers"][0]["env"];
         assert_eq!(env, &json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]));
@@ -298,6 +339,18 @@ mod tests {
             assert_eq!(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], count, "{more}");
             assert!(pod["containers"][0]["env"].is_null() && pod["nodeSelector"].is_null());
         }
+    }
+
+    #[test]
+    fn pods_are_as_the_cluster_wants_them() {
+        let pool = pool("      runtime_class: nvidia\n      service_account: lab\n      shm: 8Gi\n");
+        let pod = of(&place(&pool), &[ask("a", 0, None)])["spec"]["template"]["spec"].clone();
+        assert_eq!((&pod["runtimeClassName"], &pod["serviceAccountName"]), (&"nvidia".into(), &"lab".into()));
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        let shm = json!({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8589934592"}});
+        assert!(pod["volumes"].as_array().expect("volumes").contains(&shm));
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+        assert!(mounts.contains(&json!({"name": "shm", "mountPath": "/dev/shm"})));
     }
 
     #[test]

@@ -9,11 +9,13 @@
 //! | `job` | which Job is that |
 //! | `script` | what happens inside its pods |
 //! | `echo` | how does what it prints get to the pod's own log, too |
+//! | `nodes` | which nodes take nothing now, and who is given back for it |
 //! | `seen` | how is a run, by what the server has of it |
 
 pub mod ask;
 pub mod echo;
 pub mod job;
+pub mod nodes;
 pub mod script;
 pub mod seen;
 
@@ -28,6 +30,10 @@ pub const GO: &str = "go";
 pub const BEGUN: &str = "begun";
 pub const OUT: &str = "out";
 pub const CODE: &str = "code";
+/// Made by the pod: it was told to end, and its program ended with 0.
+pub const TOLD: &str = "told";
+/// Made by the pod: its time was over.
+pub const LIMIT: &str = "limit";
 /// Somebody wants it to end; the content is the grace in seconds.
 pub const STOP: &str = "stop";
 /// How it ended ([`ask::End`], JSON): the last word.

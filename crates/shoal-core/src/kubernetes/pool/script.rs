@@ -1,6 +1,6 @@
 //! What happens inside a pod of a run? A script for any POSIX shell: images have one, and nothing else that we could count on.
 
-use super::{BEGUN, CODE, NOT_BEGUN, OUT, STOP, echo};
+use super::{BEGUN, CODE, END, LIMIT, NOT_BEGUN, OUT, STOP, TOLD, echo};
 use crate::kubernetes::attach::ATTACHABLE;
 use crate::quote::{is_variable_name, join, quote};
 
@@ -17,6 +17,8 @@ pub struct Inside<'a> {
     pub virtualenv: Option<&'a str>,
     pub setup: &'a [String],
     pub argv: &'a [String],
+    /// How long its program may take, and its grace after that, in seconds.
+    pub limit: Option<(u64, u32)>,
 }
 
 /// Says why this can never run.
@@ -33,11 +35,14 @@ pub fn fault(inside: &Inside) -> Option<String> {
 }
 
 /// Its exit code is written beside its output before the pod ends, so that it is known even if somebody removes the pod first (QUEUE-2). Not so
-/// where the pod was told to end and its program did not succeed: that is not the program's doing, and the server says whose it was. A pod that was
+/// where the pod was told to end: that is not the program's doing, and the server says whose it was. A program that then ended with 0 may have saved
+/// its work and gone, or may have been done: a mark says so, since the server will call it a success. Time is counted from the program's beginning:
+/// an image may take its time to come. A pod that was
 /// evicted is followed by another of the same index: that one clears away what its forerunner left, and begins anew.
 pub fn of(inside: &Inside) -> String {
     let file = |name: &str| quote(&format!("{}/{name}", inside.notes)).into_owned();
     let (out, code, begun, stop) = (file(OUT), file(CODE), file(BEGUN), file(STOP));
+    let (told, limit, end) = (file(TOLD), file(LIMIT), file(END));
     let mut text = format!("{ATTACHABLE}\numask 077\naround() {{\n");
     text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.cwd)));
     for (name, value) in inside.env {
@@ -47,7 +52,7 @@ pub fn of(inside: &Inside) -> String {
         text.push_str(&format!("export VIRTUAL_ENV={root}\nexport PATH={root}/bin:\"$PATH\"\n", root = quote(root)));
     }
     text.push_str("}\n[ \"$1\" = attach ] && shift && around && exec \"$@\"\n");
-    text.push_str(&format!("[ -e {stop} ] && exit 143\n"));
+    text.push_str(&format!("{{ [ -e {stop} ] || [ -e {end} ]; }} && exit 143\n"));
     // Somebody asks the server again, or a controller makes a second pod: what is over is over.
     text.push_str(&format!("[ -e {code} ] && exit \"$(cat {code})\"\n"));
     text.push_str(&format!("cd {} || exit {NOT_BEGUN}\n", quote(inside.room)));
@@ -59,10 +64,15 @@ pub fn of(inside: &Inside) -> String {
         text.push_str(&format!("      {}) ;;\n", ours.join("|")));
     }
     text.push_str("      *) rm -rf -- \"$left\" ;;\n    esac\n  done\nfi\n");
-    text.push_str(&format!(": >{begun}\n"));
-    let keep =
-        format!("if [ -z \"$told\" ] || [ \"$1\" = 0 ]; then echo \"$1\" >{code}.new && mv {code}.new {code}; fi");
-    text.push_str(&format!("told=\nover() {{\n  {keep}\n{}  exit \"$1\"\n}}\naround\n", echo::END));
+    text.push_str(&format!("rm -f {told} {limit}\n: >{begun}\n"));
+    let keep = format!(
+        "if [ -z \"$told\" ]; then\n    echo \"$1\" >{code}.new && mv {code}.new {code}\n  elif [ \"$1\" = 0 ]; then\n    : >{told}\n  fi"
+    );
+    let stop_clock = "[ -z \"$clock\" ] || kill \"$clock\" 2>/dev/null";
+    text.push_str(&format!(
+        "told= clock=\nover() {{\n  {keep}\n  {stop_clock}\n{}  exit \"$1\"\n}}\naround\n",
+        echo::END
+    ));
     for line in inside.setup {
         let failed = quote(line).into_owned();
         text.push_str(&format!(
@@ -72,9 +82,31 @@ pub fn of(inside: &Inside) -> String {
     }
     // The shell stays as the first process: a program that were it would not hear the signal that asks it to end.
     text.push_str(&format!("{} {} &\nchild=$!\n", join(inside.argv), echo::ALONE));
+    if let Some((seconds, grace)) = inside.limit {
+        text.push_str(&clock(seconds, grace, &limit));
+    }
     text.push_str("trap 'told=1; kill -TERM \"$child\" 2>/dev/null' TERM\nwait \"$child\"\ncode=$?\n");
     text.push_str("while kill -0 \"$child\" 2>/dev/null; do\n  wait \"$child\"\n  code=$?\ndone\nover \"$code\"\n");
     text
+}
+
+/// Ends the program when its time is over.
+fn clock(seconds: u64, grace: u32, mark: &str) -> String {
+    format!(
+        "(
+  trap 'kill \"$!\" 2>/dev/null; exit 0' TERM
+  sleep {seconds} &
+  wait $!
+  : >{mark}
+  kill -TERM \"$child\" 2>/dev/null
+  sleep {grace} &
+  wait $!
+  kill -KILL \"$child\" 2>/dev/null
+) {alone} 2>/dev/null &
+clock=$!
+",
+        alone = echo::ALONE
+    )
 }
 
 #[cfg(test)]
@@ -99,6 +131,10 @@ mod tests {
         }
 
         fn script(&self, command: &str, setup: &[String]) -> String {
+            self.limited(command, setup, None)
+        }
+
+        fn limited(&self, command: &str, setup: &[String], limit: Option<(u64, u32)>) -> String {
             let text = |name: &str| self.folder.join(name).display().to_string();
             let (notes, room) = (text("notes"), text("room"));
             let argv: Vec<String> = ["sh", "-c", command].map(Into::into).into();
@@ -113,6 +149,7 @@ mod tests {
                 virtualenv: None,
                 setup,
                 argv: &argv,
+                limit,
             };
             assert_eq!(fault(&inside), None);
             of(&inside)
@@ -168,10 +205,12 @@ mod tests {
         }
         assert_eq!(scene.run(&scene.script("ls -A >../list", &[])), Some(0));
         assert_eq!(scene.read("list"), "given\nit's\n");
-        let scene = Scene::new("stopped");
-        fs::write(scene.folder.join("notes/stop"), "10").expect("written");
-        assert_eq!(scene.run(&scene.script("touch ../ran", &[])), Some(143));
-        assert!(!scene.folder.join("ran").exists());
+        for name in ["notes/stop", "notes/end"] {
+            let scene = Scene::new("stopped");
+            fs::write(scene.folder.join(name), "10").expect("written");
+            assert_eq!(scene.run(&scene.script("touch ../ran", &[])), Some(143));
+            assert!(!scene.folder.join("ran").exists());
+        }
     }
 
     /// One of an earlier version would begin anew, and clear away what is there.
@@ -203,9 +242,41 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_can_be_written_the_program_does_not_begin_and_is_not_blamed() {
+        let scene = Scene::new("unwritable");
+        fs::create_dir(scene.folder.join("notes/out")).expect("a folder in its place");
+        assert_eq!(scene.run(&scene.script("touch ../ran", &[])), Some(NOT_BEGUN as i32));
+        assert!(!scene.folder.join("ran").exists());
+    }
+
+    #[test]
+    fn a_program_has_its_time_from_its_own_beginning() {
+        let scene = Scene::new("limit");
+        assert_eq!(scene.run(&scene.limited("exit 3", &[], Some((60, 60)))), Some(3));
+        assert!(!scene.folder.join("notes/limit").exists());
+        let scene = Scene::new("late");
+        let script =
+            scene.limited("trap 'echo heard; exit 0' TERM; while true; do sleep 0.05; done", &[], Some((1, 60)));
+        assert_eq!(scene.run(&script), Some(0));
+        assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("heard\n", "0\n"));
+        assert!(scene.folder.join("notes/limit").exists());
+        let scene = Scene::new("deaf");
+        let script = scene.limited("trap '' TERM; while true; do sleep 0.05; done", &[], Some((0, 0)));
+        assert_eq!(scene.run(&script), Some(137));
+        assert!(scene.folder.join("notes/limit").exists());
+    }
+
+    #[test]
     fn a_program_hears_the_signal_that_asks_it_to_end() {
+        for (code, mark) in [(5, false), (0, true)] {
+            hears(code, mark);
+        }
+    }
+
+    fn hears(code: i32, mark: bool) {
         let scene = Scene::new("signal");
-        let script = scene.script("trap 'echo heard; exit 5' TERM; echo up; while true; do sleep 0.05; done", &[]);
+        let script = scene
+            .script(&format!("trap 'echo heard; exit {code}' TERM; echo up; while true; do sleep 0.05; done"), &[]);
         let mut child = Command::new("/bin/sh").arg("-c").arg(script).stdin(Stdio::null()).spawn().expect("a shell");
         let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while scene.read("notes/out") != "up\n" {
@@ -214,8 +285,10 @@ mod tests {
         }
         let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
         assert!(told.success());
-        assert_eq!(child.wait().expect("an end").code(), Some(5));
+        assert_eq!(child.wait().expect("an end").code(), Some(code));
         // Whoever told it knows why it ended; a pod that comes after an eviction begins anew.
         assert_eq!((scene.read("notes/out").as_str(), scene.read("notes/code").as_str()), ("up\nheard\n", ""));
+        // Whether a success that somebody asked for is one, nobody knows.
+        assert_eq!(scene.folder.join("notes/told").exists(), mark);
     }
 }

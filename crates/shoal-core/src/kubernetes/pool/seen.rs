@@ -10,6 +10,8 @@ use super::NOT_BEGUN;
 pub enum Stage {
     /// Not yet, and why, for `shoal why`.
     Waits(String),
+    /// The same: no node takes its pod.
+    Unplaced(String),
     /// Something has to be done about it: an image that is not there, a container that cannot be made.
     Stuck(String),
     Runs,
@@ -18,6 +20,16 @@ pub enum Stage {
         node: Option<String>,
     },
     Over(Ending),
+}
+
+impl Stage {
+    /// Whether it is the same state, in whatever words: messages alternate, and name other numbers each time.
+    pub fn is_like(&self, other: &Stage) -> bool {
+        match (self, other) {
+            (Stage::Over(one), Stage::Over(other)) => one == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
 }
 
 const DELETED: &str = "its pod was deleted by somebody else";
@@ -102,7 +114,9 @@ fn of_pod(pod: &Value) -> Stage {
     match (seen.state, seen.why) {
         (State::Running, _) => Stage::Runs,
         // A node may come free: that is the scheduler's business.
-        (State::Stuck, _) if is_unscheduled(pod) => Stage::Waits(format!("no node takes its pod: {}", scheduler(pod))),
+        (State::Stuck, _) if is_unscheduled(pod) => {
+            Stage::Unplaced(format!("no node takes its pod: {}", scheduler(pod)))
+        }
         (State::Stuck, Some(why)) => Stage::Stuck(why),
         (_, why) => {
             Stage::Waits(format!("its pod is starting{}", why.map(|why| format!(" ({why})")).unwrap_or_default()))
@@ -257,10 +271,15 @@ mod tests {
         let image = pod("Pending", ended(json!({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}})));
         assert_eq!(
             of(Some(&job), 0, &[&unscheduled], None),
-            Stage::Waits("no node takes its pod: 0/3 nodes are available".into())
+            Stage::Unplaced("no node takes its pod: 0/3 nodes are available".into())
         );
         let Stage::Stuck(why) = of(Some(&job), 0, &[&image], None) else { panic!("not stuck") };
         assert!(why.contains("image i:1 cannot be had"), "{why}");
+        let pulling = pod("Pending", ended(json!({"waiting": {"reason": "ErrImagePull", "message": "401"}})));
+        let (one, other) = (of(Some(&job), 0, &[&image], None), of(Some(&job), 0, &[&pulling], None));
+        assert!(one != other && one.is_like(&other), "stuck is stuck");
+        assert!(!one.is_like(&Stage::Runs) && !Stage::Waits("a".into()).is_like(&Stage::Unplaced("a".into())));
+        assert!(!Stage::Over(Ending::Exited(0)).is_like(&Stage::Over(Ending::Exited(1))));
         let Stage::Waits(why) = of(Some(&job), 0, &[], None) else { panic!("not waiting") };
         assert!(why.contains("kubectl describe job/j"), "{why}");
         let Stage::Waits(why) = of(Some(&job), 0, &[], Some("exceeded quota: q")) else { panic!("not waiting") };

@@ -1,7 +1,7 @@
 //! Which device? Fractions are packed per device, by its UUID, and never add up to more than one (PLAN-2).
 
 use super::room::{GpuMemory, Need};
-use crate::fleet::pool::ANY_MEMORY;
+use crate::fleet::pool::{ANY_MEMORY, node_of};
 use crate::queue::host::{Gpu, Held};
 
 pub(in crate::queue) const WHOLE: u32 = 1000;
@@ -11,6 +11,8 @@ const FOREIGN_BYTES: u64 = 512 << 20;
 #[derive(Debug, Clone)]
 pub(in crate::queue) struct Device<'q> {
     pub uuid: &'q str,
+    /// Which machine of its host it is in: a pool has many, and no process is on two.
+    node: &'q str,
     pub milli: u32,
     memory_bytes: u64,
     whole_bytes: u64,
@@ -25,14 +27,16 @@ pub(in crate::queue) struct Device<'q> {
 
 impl<'q> Device<'q> {
     pub fn new(gpu: &'q Gpu) -> Device<'q> {
+        let unseen = gpu.memory_bytes >= ANY_MEMORY;
         Device {
             uuid: &gpu.uuid,
+            node: if unseen { node_of(&gpu.uuid) } else { "" },
             milli: WHOLE,
             memory_bytes: gpu.memory_bytes.saturating_sub(gpu.foreign_bytes),
             whole_bytes: gpu.memory_bytes,
             sharers: 0,
             alone: 0,
-            unseen: gpu.memory_bytes >= ANY_MEMORY,
+            unseen,
             foreign: gpu.foreign_processes > 0 || gpu.foreign_bytes > FOREIGN_BYTES,
         }
     }
@@ -74,8 +78,8 @@ impl<'q> Device<'q> {
     }
 }
 
-/// A part goes where the least is left over, so that whole devices stay whole; who wants more than one gets whole ones. In
-/// PCI order, which is the order they come in.
+/// A part goes where the least is left over, so that whole devices stay whole; who wants more than one gets whole ones of one node, of
+/// the node that has the fewest to spare. In PCI order, which is the order they come in.
 pub(super) fn pick(devices: &[Device], need: &Need) -> Option<Vec<Held>> {
     let wanted = need.shape.gpus_milli;
     if wanted == 0 {
@@ -87,7 +91,12 @@ pub(super) fn pick(devices: &[Device], need: &Need) -> Option<Vec<Held>> {
         return fit.min_by_key(|device| device.milli).map(|device| vec![held(device, wanted)]);
     }
     let count = wanted.div_ceil(WHOLE) as usize;
-    let whole = devices.iter().filter(|device| device.milli == WHOLE && device.has(WHOLE, need));
-    let chosen: Vec<Held> = whole.take(count).map(|device| held(device, WHOLE)).collect();
-    (chosen.len() == count).then_some(chosen)
+    let nodes = devices.chunk_by(|one, next| one.node == next.node);
+    let whole = nodes.map(|node| -> Vec<Held> {
+        let free = node.iter().filter(|device| device.milli == WHOLE && device.has(WHOLE, need));
+        free.map(|device| held(device, WHOLE)).collect()
+    });
+    let mut chosen = whole.filter(|free| free.len() >= count).min_by_key(Vec::len)?;
+    chosen.truncate(count);
+    Some(chosen)
 }

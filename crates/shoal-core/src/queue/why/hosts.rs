@@ -41,7 +41,7 @@ pub(super) fn none_would(queue: &Queue, asker: &Asker) -> Option<Reason> {
     if seats(&free, need, false) < need.ranks {
         return Some(reason(
             "gpu_foreign",
-            "the devices that it could have are used by processes that are not the queue's",
+            "the devices that it could have are used by processes that are not the queue's, or are in nodes that take nothing now; `shoal hosts` says more",
         ));
     }
     let good: Vec<_> = free.iter().copied().filter(|(key, _)| !suspect::is_kept_from(asker.state, *key)).collect();

@@ -138,8 +138,8 @@ pub struct Host {
     store: String,
     asked: Asked,
     net: std::sync::Arc<net::Net>,
-    /// The pool whose agent this is, and what is said of it, for the first line.
-    pool: Option<(Pool, Words)>,
+    /// The pool whose agent this is, its nodes that take nothing, and what is said of it, for the first line.
+    pool: Option<(Pool, pods::Shut, Words)>,
     _lock: lock::Lock,
 }
 
@@ -194,7 +194,7 @@ impl Host {
 }
 
 /// From here on somebody speaks with the cluster.
-fn begin(pods: pods::Pods, folder: &Folder) -> Result<(Pool, Words), String> {
+fn begin(pods: pods::Pods, folder: &Folder) -> Result<(Pool, pods::Shut, Words), String> {
     let (tell, words) = channel();
     let (beside, root) = (pods.beside, folder.root().to_path_buf());
     let run = move || beside(root, tell);
@@ -202,7 +202,7 @@ fn begin(pods: pods::Pods, folder: &Folder) -> Result<(Pool, Words), String> {
         .name("pods".into())
         .spawn(run)
         .map_err(|e| format!("no thread could be started: {e}"))?;
-    Ok((pods.pool, Mutex::new(Some(words))))
+    Ok((pods.pool, pods.shut, Mutex::new(Some(words))))
 }
 
 impl Host {

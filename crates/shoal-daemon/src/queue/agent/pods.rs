@@ -9,18 +9,19 @@ use super::room::Cannot;
 use super::session::Session;
 use crate::queue::keeper::folder::{Folder, make};
 use crate::queue::keeper::words::{Over, Run};
-use shoal_core::fleet::pool::Pool;
+use shoal_core::fleet::pool::{Pool, node_of};
 use shoal_core::kubernetes::pool::ask::{Ask, End};
 use shoal_core::kubernetes::pool::script::{self, Inside};
 use shoal_core::kubernetes::pool::{ASK, END, PODS, SCRIPT, job};
 use shoal_core::queue::host::HostFacts;
 use shoal_core::queue::work::{Ending, Start};
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Beyond a run's grace: a signal takes its way through the server and its node, and so does the answer.
 pub const SLACK_MS: u64 = 15_000;
@@ -32,12 +33,16 @@ pub struct Word {
     pub trouble: Option<String>,
 }
 
+/// Nodes of the pool that take nothing now: nobody is to be told to go there.
+pub type Shut = Arc<Mutex<BTreeSet<String>>>;
+
 /// Speaks with the cluster, in a thread of the agent's process, for as long as that lives. It is told the agent's folder.
 pub type Beside = Box<dyn FnOnce(PathBuf, Sender<Word>) + Send>;
 
 /// What makes an agent that of a pool.
 pub struct Pods {
     pub pool: Pool,
+    pub shut: Shut,
     pub beside: Beside,
 }
 
@@ -47,11 +52,15 @@ pub fn notes(folder: &Folder, name: &str) -> PathBuf {
 }
 
 /// What the pool says of itself counts, not what this machine is like; but where this machine was booted anew, nobody waits for runs any more.
-pub fn facts(pool: &Pool, of_this_machine: HostFacts) -> HostFacts {
+/// GPUs of a node that takes nothing are as if others used them.
+pub fn facts(pool: &Pool, shut: &Shut, of_this_machine: HostFacts) -> HostFacts {
+    let shut = shut.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut gpus = pool.gpus();
+    gpus.iter_mut().for_each(|gpu| gpu.foreign_processes = shut.contains(node_of(&gpu.uuid)).into());
     HostFacts {
         cpus: pool.cpus(),
         memory_bytes: pool.memory_bytes(),
-        gpus: pool.gpus(),
+        gpus,
         load1: 0.0,
         idle_seconds: None,
         users: Vec::new(),
@@ -94,6 +103,7 @@ pub fn run(pool: &Pool, folder: &Folder, start: &Start, made: Made) -> Result<Ru
         virtualenv: made.virtualenv,
         setup: &start.setup,
         argv: made.argv,
+        limit: start.time_limit_seconds.map(|seconds| (seconds, start.grace_seconds)),
     };
     if let Some(why) = script::fault(&inside) {
         return Err(why.into());
@@ -114,7 +124,7 @@ pub fn run(pool: &Pool, folder: &Folder, start: &Start, made: Made) -> Result<Ru
         env: Vec::new(),
         cwd: "/".into(),
         after: start.after.as_ref().map(|after| super::note::name(after, start.rank)),
-        // Time and memory are the pod's: the cluster holds it to both.
+        // Time and memory are the pod's: its script and the cluster hold it to them.
         time_limit_ms: None,
         grace_ms: u64::from(start.grace_seconds) * 1000 + SLACK_MS,
         memory_bytes: None,
@@ -176,6 +186,9 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::gather;
+    use super::super::gpus::Gpus;
+    use super::super::net::Net;
     use super::super::tests::start;
     use super::*;
     use crate::queue::keeper::words::Over;
@@ -217,6 +230,22 @@ mod tests {
         assert!(
             matches!(super::run(&pool, &folder, &start, made(&argv)), Err(Cannot::Ever(why)) if why.contains("0.5 of a GPU"))
         );
+    }
+
+    #[test]
+    fn gpus_of_a_node_that_takes_nothing_are_not_free() {
+        let base = tempfile::tempdir().unwrap();
+        let text = POOL.replace("whole", "pinned").replace(r#""gpus""#, r#""nodes":["n1","n2"],"gpus""#);
+        let pool: Pool = serde_json::from_str(&text).unwrap();
+        let shut = Shut::default();
+        let this_machine = || gather(base.path(), &mut Gpus::default(), 0, &Net::default());
+        let used = || -> Vec<(String, u32)> {
+            let facts = facts(&pool, &shut, this_machine());
+            facts.gpus.into_iter().map(|gpu| (gpu.uuid, gpu.foreign_processes)).collect()
+        };
+        assert_eq!(used(), [("n1/0".to_string(), 0), ("n2/0".to_string(), 0)]);
+        shut.lock().unwrap().insert("n2".into());
+        assert_eq!(used(), [("n1/0".to_string(), 0), ("n2/0".to_string(), 1)]);
     }
 
     #[test]

@@ -97,15 +97,14 @@ impl Run<'_> {
 /// By something that time alone does not change.
 fn is_kept(stage: Option<&OfPod>) -> bool {
     match stage {
-        Some(OfPod::Stuck(_) | OfPod::Leaves { .. } | OfPod::Over(_)) => true,
-        Some(OfPod::Waits(why)) => why.starts_with("no node takes"),
-        Some(OfPod::Runs) | None => false,
+        Some(OfPod::Unplaced(_) | OfPod::Stuck(_) | OfPod::Leaves { .. } | OfPod::Over(_)) => true,
+        Some(OfPod::Waits(_) | OfPod::Runs) | None => false,
     }
 }
 
 fn why(stage: Option<&OfPod>) -> String {
     match stage {
-        Some(OfPod::Waits(why) | OfPod::Stuck(why)) => why.clone(),
+        Some(OfPod::Waits(why) | OfPod::Unplaced(why) | OfPod::Stuck(why)) => why.clone(),
         Some(OfPod::Runs) => {
             "its pod runs and leaves no word on the volume; is `here` the same volume, and may this user write there?"
                 .into()

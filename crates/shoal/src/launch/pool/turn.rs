@@ -30,6 +30,11 @@ impl Member {
     }
 }
 
+/// Another state, not the same one in other words.
+fn changed(old: Option<&Stage>, new: Option<&Stage>) -> bool {
+    new.is_some_and(|new| old.is_none_or(|old| !new.is_like(old)))
+}
+
 impl Run<'_> {
     pub(super) fn look(&mut self) {
         let mut ended: Vec<(SystemTime, Rank, work::Ending)> = Vec::new();
@@ -42,9 +47,12 @@ impl Run<'_> {
             let known = Known {
                 code: member.code.map(|(code, _)| code),
                 to_stop: self.stop.is_some(),
+                limit: false,
+                told: false,
                 stage: member.stage.as_ref(),
                 since: member.since.elapsed(),
                 grace: Duration::from_secs(self.placed.gang.grace_seconds),
+                given_up: None,
             };
             let at = member.code.map_or_else(SystemTime::now, |(_, at)| at);
             match verdict(&known) {
@@ -74,7 +82,7 @@ impl Run<'_> {
             knows.then(|| seen::once(self.shown.jobs.get(&name).map(AsRef::as_ref), index as usize, &pods, None));
         let code = member.code.or_else(|| self.placed.volume.code(rank));
         // A server that is away for a moment says nothing new.
-        if code != member.code || (stage.is_some() && stage != member.stage) {
+        if code != member.code || changed(member.stage.as_ref(), stage.as_ref()) {
             member.since = Instant::now();
         }
         (member.code, member.stage) = (code, stage.or(member.stage.take()).filter(|_| self.shown.is_whole));

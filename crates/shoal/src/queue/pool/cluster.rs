@@ -24,6 +24,8 @@ pub struct Seen {
     pods: HashMap<String, BTreeMap<usize, Vec<Arc<Value>>>>,
     /// Why the controller could not make pods of a Job.
     refused: HashMap<String, String>,
+    /// Those of the cluster, where they matter and we may look.
+    pub nodes: Vec<Arc<Value>>,
     /// All of it is known, and is not old.
     pub is_whole: bool,
     /// Why it is not.
@@ -59,7 +61,8 @@ impl Seen {
         });
         let refused = refused.collect();
         let trouble = view.away.as_ref().map(|failure| failure.what.clone());
-        Seen { jobs, pods, refused, is_whole: view.complete && view.away.is_none(), trouble, changes: 0 }
+        let nodes = view.kept(3).cloned().collect();
+        Seen { jobs, pods, refused, nodes, is_whole: view.complete && view.away.is_none(), trouble, changes: 0 }
     }
 }
 
@@ -68,17 +71,22 @@ pub struct Cluster(Arc<(Mutex<Seen>, Condvar)>);
 
 impl Cluster {
     /// Follows what bears the pool's label, as long as this process lives.
-    pub fn follow(wanted: Wanted, owner: &str) -> io::Result<Cluster> {
-        Cluster::follow_labels(wanted, format!("{POOL}={owner}"))
+    /// And the nodes, where it matters which there are.
+    pub fn follow(wanted: Wanted, owner: &str, nodes: bool) -> io::Result<Cluster> {
+        Cluster::following(wanted, format!("{POOL}={owner}"), nodes)
     }
 
     /// Follows Jobs and pods that bear these labels.
     pub fn follow_labels(wanted: Wanted, labels: String) -> io::Result<Cluster> {
+        Cluster::following(wanted, labels, false)
+    }
+
+    fn following(wanted: Wanted, labels: String, nodes: bool) -> io::Result<Cluster> {
         let cluster = Cluster(Arc::default());
         let mine = cluster.clone();
         std::thread::Builder::new().name("watch".into()).spawn(move || {
             loop {
-                if let Err(failure) = mine.once(&wanted, &labels) {
+                if let Err(failure) = mine.once(&wanted, &labels, nodes) {
                     mine.put(Seen { trouble: Some(failure.to_string()), ..mine.now() });
                     std::thread::sleep(PAUSE);
                 }
@@ -87,7 +95,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn once(&self, wanted: &Wanted, labels: &str) -> Result<(), Failure> {
+    fn once(&self, wanted: &Wanted, labels: &str, nodes: bool) -> Result<(), Failure> {
         let connection = Connection::open(wanted)?;
         let follow = |resource| Followed { resource, which: Selection::labels(labels), optional: false };
         let (jobs, pods) = (resource::of_kind(Kind::Job, &connection.namespace), resource::pods(&connection.namespace));
@@ -101,7 +109,14 @@ impl Cluster {
             },
             optional: true,
         };
-        connection.follow(&[follow(jobs), follow(pods), refused], end, |view| {
+        let mut all = vec![follow(jobs), follow(pods), refused];
+        // Few may: then it is learned from pods that no node takes.
+        all.extend(nodes.then(|| Followed {
+            resource: resource::nodes(),
+            which: Selection::default(),
+            optional: true,
+        }));
+        connection.follow(&all, end, |view| {
             self.put(Seen::of(view));
             Look::GoOn
         })?;

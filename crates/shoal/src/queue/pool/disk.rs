@@ -3,7 +3,7 @@
 
 use super::PODS;
 use shoal_core::kubernetes::pool::ask::{Ask, End};
-use shoal_core::kubernetes::pool::{ASK, BEGUN, CODE, END, GO, JOBS, SCRIPT, STOP};
+use shoal_core::kubernetes::pool::{ASK, BEGUN, CODE, END, GO, JOBS, LIMIT, SCRIPT, STOP, TOLD};
 use shoal_core::queue::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions, TryLockError};
@@ -43,6 +43,16 @@ impl Run {
         self.has.contains(STOP)
     }
 
+    /// Its script says that its time was over.
+    pub fn is_late(&self) -> bool {
+        self.has.contains(LIMIT)
+    }
+
+    /// Its script says that it was told to end and its program ended with 0.
+    pub fn is_told(&self) -> bool {
+        self.has.contains(TOLD)
+    }
+
     pub fn has_code(&self) -> bool {
         self.has.contains(CODE)
     }
@@ -53,6 +63,11 @@ impl Run {
 pub struct Table {
     pub runs: Vec<String>,
     pub applied: bool,
+}
+
+/// Whether nobody holds it, for sure: a volume that cannot say so for a moment must not end anybody's pods.
+fn is_free(asked: &Result<(), TryLockError>) -> bool {
+    asked.is_ok()
 }
 
 impl Disk {
@@ -69,9 +84,15 @@ impl Disk {
             if name == JOBS {
                 continue;
             }
-            // One that is removed meanwhile is not there.
-            let Ok(files) = fs::read_dir(self.pods.join(&name)) else { continue };
-            let has = files.flatten().filter_map(|file| file.file_name().into_string().ok()).collect();
+            // One that is removed meanwhile is not there; of one that cannot be read nothing is known, and nothing is done.
+            let files = match fs::read_dir(self.pods.join(&name)) {
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+                files => files?,
+            };
+            let mut has = BTreeSet::new();
+            for file in files {
+                has.extend(file?.file_name().into_string().ok());
+            }
             runs.insert(name.clone(), Run { name, has });
         }
         Ok(runs)
@@ -89,7 +110,7 @@ impl Disk {
     pub fn is_left(&self, name: &str) -> bool {
         let go = OpenOptions::new().write(true).open(self.pods.join(name).join(GO));
         match go {
-            Ok(file) => !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+            Ok(file) => is_free(&file.try_lock()),
             Err(_) => false,
         }
     }
@@ -174,6 +195,14 @@ impl Disk {
 mod tests {
     use super::*;
     use shoal_core::queue::work::Ending;
+
+    #[test]
+    fn only_a_lock_that_was_had_says_that_nobody_waits() {
+        let failed = TryLockError::Error(io::Error::from_raw_os_error(rustix::io::Errno::NOLCK.raw_os_error()));
+        for (asked, free) in [(Ok(()), true), (Err(TryLockError::WouldBlock), false), (Err(failed), false)] {
+            assert_eq!(is_free(&asked), free, "{asked:?}");
+        }
+    }
 
     #[test]
     fn what_was_decided_is_there_for_whoever_comes_later() {

@@ -18,11 +18,16 @@ pub struct Known<'a> {
     pub code: Option<i64>,
     /// Somebody wants it to end.
     pub to_stop: bool,
+    /// Marks of its script: its time was over; it was told to end, and its program ended with 0.
+    pub limit: bool,
+    pub told: bool,
     /// By the server; none while that is away or has not told everything yet.
     pub stage: Option<&'a Stage>,
     /// For how long code and stage have been as they are.
     pub since: Duration,
     pub grace: Duration,
+    /// Its node takes nothing and another would: why.
+    pub given_up: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +40,13 @@ pub enum Verdict {
 }
 
 pub fn verdict(known: &Known) -> Verdict {
+    let is_over = known.code.is_some() || matches!(known.stage, Some(Stage::Over(_)));
+    if known.limit && !known.to_stop && is_over {
+        return Verdict::Over(Ending::TimeLimit);
+    }
+    if known.told && known.code.is_none() {
+        return told(known);
+    }
     if let Some(code) = known.code {
         return of_its_own(code, known);
     }
@@ -50,12 +62,25 @@ pub fn verdict(known: &Known) -> Verdict {
     }
     match known.stage {
         Some(Stage::Over(ending)) => Verdict::Over(ending.clone()),
-        Some(Stage::Waits(why)) => Verdict::Goes(Some(why.clone())),
+        Some(Stage::Unplaced(_)) if known.given_up.is_some() => {
+            Verdict::Over(Ending::lost(known.given_up.unwrap_or_default()))
+        }
+        Some(Stage::Waits(why) | Stage::Unplaced(why)) => Verdict::Goes(Some(why.clone())),
         Some(Stage::Stuck(why)) if known.since < STUCK => Verdict::Goes(Some(why.clone())),
         Some(Stage::Stuck(why)) => Verdict::Over(Ending::NotStarted { why: why.clone() }),
         Some(Stage::Leaves { node }) => leaves(known, node.as_deref()),
         Some(Stage::Runs) | None => Verdict::Goes(None),
     }
+}
+
+/// Told to end, its program ended with 0: it may have saved its work and gone. As on a host that is being shut down, that is no end of its own,
+/// unless we asked for it.
+fn told(known: &Known) -> Verdict {
+    Verdict::Over(match known.stage {
+        _ if known.to_stop => Ending::Exited(0),
+        Some(Stage::Over(ending)) if !ending.success() => ending.clone(),
+        _ => Ending::lost("its pod was told to end by somebody else before its program was done"),
+    })
 }
 
 /// Its program is over. A code that stands for a signal may mean a limit, which the server alone knows of.
@@ -82,6 +107,38 @@ fn leaves(known: &Known, node: Option<&str>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn unknown<'a>() -> Known<'a> {
+        Known {
+            code: None,
+            to_stop: false,
+            limit: false,
+            told: false,
+            stage: None,
+            since: Duration::ZERO,
+            grace: Duration::from_secs(10),
+            given_up: None,
+        }
+    }
+
+    #[test]
+    fn what_its_script_marked_counts_before_what_the_server_calls_a_success() {
+        let (ended, late) = (Stage::Over(Ending::Exited(0)), Stage::Over(Ending::TimeLimit));
+        let over = Verdict::Over;
+        let taken = || over(Ending::lost("its pod was told to end by somebody else before its program was done"));
+        for (told, limit, code, to_stop, stage, wanted) in [
+            (true, false, None, false, Some(&ended), taken()),
+            (true, false, None, false, None, taken()),
+            (true, false, None, false, Some(&late), over(Ending::TimeLimit)),
+            (true, false, None, true, Some(&Stage::Runs), over(Ending::Exited(0))),
+            (false, true, Some(0), false, Some(&Stage::Runs), over(Ending::TimeLimit)),
+            (false, true, None, false, Some(&Stage::Runs), Verdict::Goes(None)),
+            (false, true, None, false, Some(&ended), over(Ending::TimeLimit)),
+        ] {
+            let known = Known { told, limit, code, to_stop, stage, ..unknown() };
+            assert_eq!(verdict(&known), wanted, "{known:?}");
+        }
+    }
 
     #[test]
     fn a_run_is_over_when_its_script_or_the_server_says_so() {
@@ -114,10 +171,19 @@ mod tests {
             (None, true, None, 0, Verdict::Goes(None)),
         ] {
             let since = Duration::from_secs(since);
-            let known = Known { code, to_stop, stage: stage.as_ref(), since, grace: Duration::from_secs(10) };
+            let known = Known { code, to_stop, stage: stage.as_ref(), since, ..unknown() };
             assert_eq!(verdict(&known), wanted, "{known:?}");
         }
-        let known = Known { code: None, to_stop: false, stage: Some(&leaves), since: GONE * 2, grace: Duration::ZERO };
+        let known = Known { stage: Some(&leaves), since: GONE * 2, grace: Duration::ZERO, ..unknown() };
+        let unplaced = Stage::Unplaced("no node".into());
+        let given_up = Some("its node n is cordoned");
+        for (stage, to_stop, wanted) in [
+            (&unplaced, false, Verdict::Over(Ending::lost("its node n is cordoned"))),
+            (&unplaced, true, Verdict::TakeAway),
+            (&Stage::Runs, false, Verdict::Goes(None)),
+        ] {
+            assert_eq!(verdict(&Known { stage: Some(stage), to_stop, given_up, ..known }), wanted);
+        }
         assert!(
             matches!(verdict(&known), Verdict::Over(Ending::Lost { why, .. }) if why.contains("its node n does not answer"))
         );

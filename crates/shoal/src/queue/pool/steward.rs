@@ -3,22 +3,26 @@
 //! It remembers nothing that matters: killed at any moment, the next one finds what was asked and decided on the volume, and what runs at the
 //! server. Jobs are named by the attempts they are of, so asking for one twice makes one (QUEUE-2).
 
+mod asking;
+
 use super::cluster::{Cluster, Seen};
 use super::disk::{Disk, Run, Table};
+use super::refusals::Refusals;
 use super::settle::{Known, Verdict, verdict};
-use shoal_core::fleet::pool::Pool;
+use super::shut::Nodes;
+use shoal_core::fleet::pool::{Pool, node_of};
 use shoal_core::kubernetes::meet::There;
 use shoal_core::kubernetes::pool::ask::{Ask, End, group};
 use shoal_core::kubernetes::pool::job::{self, Place};
+use shoal_core::kubernetes::pool::nodes;
 use shoal_core::kubernetes::pool::seen::{self, Stage};
 use shoal_core::kubernetes::template::Kind;
 use shoal_core::queue::work::Ending;
-use shoal_daemon::queue::agent::pods::Word;
-use shoal_hosts::kubernetes::{Connection, Failure, Trouble, Wanted, request, resource};
+use shoal_daemon::queue::agent::pods::{Shut, Word};
+use shoal_hosts::kubernetes::{Connection, Wanted};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -29,7 +33,7 @@ const CALM: Duration = Duration::from_millis(150);
 const LONGEST: Duration = Duration::from_secs(1);
 /// Of hundreds of pods one says something at any moment. A look at all of it is followed by a rest that is longer than the look.
 const REST: u32 = 2;
-/// A request that failed is made again after so long.
+/// A request that failed is made again after so long, or after as long as it took to fail.
 const AGAIN: Duration = Duration::from_secs(2);
 /// How often it is asked whether somebody still waits for a run.
 const LEFT: Duration = Duration::from_secs(2);
@@ -64,13 +68,16 @@ struct Steward<'a> {
     due: (usize, Instant, Instant),
     /// Pods to be taken away at the end of this look, with their grace, by the run that they are of.
     leaving: Vec<(String, u32, Vec<There>)>,
+    /// The server is away: until then nobody asks it anything. What the volume says goes on.
     again_at: Option<Instant>,
+    refusals: Refusals,
+    nodes: Nodes,
     left_at: Instant,
     trouble: Option<String>,
 }
 
 /// Until the process ends.
-pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
+pub fn run(pool: Pool, store: &str, root: &Path, shut: &Shut, tell: &Sender<Word>) {
     let (owner, folder) = (job::owner(store, &pool.name), root.to_string_lossy().into_owned());
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let place = Place { pool: &pool, owner: &owner, folder: &folder, user, group };
@@ -83,7 +90,7 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
         let disk = Disk::open(root)?;
         disk.finish_ends()?;
         let tables = disk.tables()?;
-        Ok::<_, io::Error>((disk, tables, Cluster::follow(wanted.clone(), &owner)?))
+        Ok::<_, io::Error>((disk, tables, Cluster::follow(wanted.clone(), &owner, nodes::is_pinned(&pool))?))
     })();
     let (disk, tables, cluster) = match begun {
         Ok(begun) => begun,
@@ -110,6 +117,8 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
         due: (0, now, now),
         leaving: Vec::new(),
         again_at: None,
+        refusals: Refusals::default(),
+        nodes: Nodes::new(shut.clone()),
         left_at: now + LEFT,
         trouble: None,
     };
@@ -127,14 +136,13 @@ pub fn run(pool: Pool, store: &str, root: &Path, tell: &Sender<Word>) {
 impl Steward<'_> {
     fn look(&mut self, seen: &Seen) -> io::Result<()> {
         self.leaving.clear();
+        self.again_at = self.again_at.filter(|at| Instant::now() < *at);
+        self.nodes.look(self.pool, seen.is_whole.then_some(seen.nodes.as_slice()));
         let runs = self.disk.runs()?;
         self.last.retain(|name, _| runs.contains_key(name));
         self.asks.retain(|name, _| runs.contains_key(name));
         self.decide(&runs)?;
-        let ready = self.again_at.is_none_or(|at| Instant::now() >= at);
-        if ready && self.apply().is_err() {
-            self.again_at = Some(Instant::now() + AGAIN);
-        }
+        self.apply();
         let ask_left = Instant::now() >= self.left_at;
         if ask_left {
             self.left_at = Instant::now() + LEFT;
@@ -181,56 +189,12 @@ impl Steward<'_> {
         Ok(())
     }
 
-    /// Jobs that were decided and that the server has not taken.
-    fn apply(&mut self) -> Result<(), Failure> {
-        let waiting: Vec<String> =
-            self.tables.iter().filter(|(_, table)| !table.applied).map(|(job, _)| job.clone()).collect();
-        for job in waiting {
-            let Some(table) = self.tables.get(&job).cloned() else { continue };
-            let Ok(asks) = self.asks_of(&table) else { continue };
-            let object = job::of(&self.place, &asks);
-            let applied = self.connected().and_then(|connection| {
-                let of = resource::of_kind(Kind::Job, &connection.namespace);
-                connection.block_on(request::apply(connection, &of, &object, false))
-            });
-            match applied {
-                Ok(_) => {
-                    if self.disk.applied(&job).is_ok() {
-                        self.unseen.insert(job.clone(), Instant::now());
-                        self.tables.entry(job).and_modify(|table| table.applied = true);
-                    }
-                }
-                // It never will take it.
-                Err(failure) if failure.trouble == Trouble::Invalid => {
-                    for run in &table.runs {
-                        let _ = self.disk.end(run, ended(Ending::NotStarted { why: failure.to_string() }), || ());
-                    }
-                }
-                Err(failure) => {
-                    self.connection = None;
-                    self.in_trouble(Some(format!("runs of the pool {} wait: {failure}", self.pool.name)));
-                    return Err(failure);
-                }
-            }
-        }
-        self.again_at = None;
-        Ok(())
-    }
-
     fn asks_of(&mut self, table: &Table) -> io::Result<Vec<Ask>> {
         let one = |name: &String| match self.asks.get(name) {
             Some(ask) => Ok(ask.clone()),
             None => self.disk.ask(name),
         };
         table.runs.iter().map(one).collect()
-    }
-
-    fn connected(&mut self) -> Result<&Connection, Failure> {
-        if self.connection.is_none() {
-            self.connection = Some(Connection::open(&self.wanted)?);
-        }
-        let none = || Failure::new(Trouble::Unreachable, "no connection", "try again");
-        self.connection.as_ref().ok_or_else(none)
     }
 
     /// What became of the runs of one Job.
@@ -262,24 +226,36 @@ impl Steward<'_> {
             let grace = Duration::from_secs(self.asks.get(name).map_or(10, |ask| ask.grace_seconds.into()));
             let last = self.remember(name, code, stage.clone());
             let (since, first) = (last.since.elapsed(), last.first.elapsed());
-            let known = Known { code, to_stop: run.is_to_stop() || is_left, stage: stage.as_ref(), since, grace };
+            let given_up = match &stage {
+                Some(Stage::Unplaced(_)) => self.given_up(name, since),
+                _ => None,
+            };
+            let known = Known {
+                code,
+                to_stop: run.is_to_stop() || is_left,
+                limit: run.is_late(),
+                told: run.is_told(),
+                stage: stage.as_ref(),
+                since,
+                grace,
+                given_up: given_up.as_deref(),
+            };
             match verdict(&known) {
                 Verdict::Goes(why) => self.say(name, why.filter(|_| first > USUAL)),
                 Verdict::TakeAway => {
-                    self.leaves(name, &pods, if is_left { 0 } else { grace.as_secs() as u32 }, is_shown)?
+                    // Not 0: that would take it off the list whether it has ended or not.
+                    self.leaves(name, &pods, if is_left { 1 } else { grace.as_secs() as u32 }, is_shown)?
                 }
                 Verdict::Over(ending) => {
                     open -= 1;
                     let ending = if is_left && !ending.success() { abandoned() } else { ending };
                     // The last of a Job takes it along: when a sweep is over, nothing of it is left at the server.
                     let away = open == 0 && seen.is_whole;
-                    let there = made.filter(|_| away).cloned();
+                    let there = made.filter(|_| away).map(|object| There { kind: Kind::Job, object: object.clone() });
                     let disk = self.disk.clone();
-                    // Where the server is away each try takes its time, and hundreds may be over.
-                    let connection = there.as_ref().and_then(|_| self.connected().ok());
                     let remove = || {
-                        if let (Some(connection), Some(object)) = (connection, there) {
-                            connection.remove(&[&There { kind: Kind::Job, object }]);
+                        if let Some(there) = &there {
+                            self.remove(&[there]);
                         }
                     };
                     disk.end(name, ended(ending), remove)?;
@@ -289,17 +265,24 @@ impl Steward<'_> {
         Ok(())
     }
 
+    /// Why a run that is pinned to a node goes back to the queue.
+    fn given_up(&mut self, name: &str, since: Duration) -> Option<String> {
+        let pinned = nodes::is_pinned(self.pool);
+        let held = self.asks.get(name).filter(|_| pinned)?.devices.first()?;
+        self.nodes.gives_up(self.pool, node_of(&held.uuid), since)
+    }
+
     fn remember(&mut self, name: &str, code: Option<i64>, stage: Option<Stage>) -> &Last {
         let now = Instant::now();
         let fresh = || Last { code, stage: None, since: now, first: now, told: None, taken_away: None };
         let last = self.last.entry(name.to_string()).or_insert_with(fresh);
-        // What the server does not tell for a while has not changed by that.
-        let changed = stage.is_some() && last.stage != stage;
+        // What the server does not tell for a while has not changed by that, nor by other words for the same.
+        let changed = stage.as_ref().is_some_and(|new| last.stage.as_ref().is_none_or(|old| !new.is_like(old)));
         if changed || last.code != code {
             last.since = now;
             last.code = code;
-            last.stage = stage.or(last.stage.take());
         }
+        last.stage = stage.or(last.stage.take());
         last
     }
 
@@ -317,54 +300,6 @@ impl Steward<'_> {
         }
         self.leaving.push((name.into(), grace, theirs));
         Ok(())
-    }
-
-    /// Those of all runs at once: many requests are under way together, and none waits for the one before.
-    fn take_pods_away(&mut self) {
-        let leaving = std::mem::take(&mut self.leaving);
-        let graces: BTreeSet<u32> = leaving.iter().map(|(_, grace, _)| *grace).collect();
-        for grace in graces {
-            let of_it = || leaving.iter().filter(|(_, of, _)| *of == grace);
-            let Ok(connection) = self.connected() else { return };
-            let pods: Vec<&There> = of_it().flat_map(|(_, _, pods)| pods).collect();
-            let failed: BTreeSet<String> = connection.end_pods(&pods, grace).into_iter().map(|(pod, _)| pod).collect();
-            for (run, ..) in of_it().filter(|(_, _, pods)| !pods.iter().any(|pod| failed.contains(pod.name()))) {
-                if let Some(last) = self.last.get_mut(run) {
-                    last.taken_away = Some(Instant::now());
-                }
-            }
-        }
-    }
-
-    /// Whether nothing of it is left to be done.
-    fn take_job_away(&mut self, job: &str, seen: &Seen) -> bool {
-        match seen.jobs.get(job) {
-            Some(object) if object["metadata"]["deletionTimestamp"].is_null() => {
-                let there = There { kind: Kind::Job, object: object.as_ref().clone() };
-                self.connected().is_ok_and(|connection| connection.remove(&[&there]).is_empty())
-            }
-            Some(_) => true,
-            None => seen.is_whole && self.unseen.get(job).is_none_or(|at| at.elapsed() > SHOWN),
-        }
-    }
-
-    /// Jobs of this pool that nobody here knows: their folder was removed.
-    fn clear(&mut self, seen: &Seen) {
-        let unknown = |(name, object): &(&String, &Arc<serde_json::Value>)| {
-            !self.tables.contains_key(*name) && object["metadata"]["deletionTimestamp"].is_null()
-        };
-        let strays: Vec<There> = seen
-            .jobs
-            .iter()
-            .filter(unknown)
-            .map(|(_, object)| There { kind: Kind::Job, object: object.as_ref().clone() })
-            .collect();
-        if !strays.is_empty()
-            && seen.is_whole
-            && let Ok(connection) = self.connected()
-        {
-            connection.remove(&strays.iter().collect::<Vec<_>>());
-        }
     }
 
     fn say(&mut self, name: &str, what: Option<String>) {
@@ -385,7 +320,10 @@ impl Steward<'_> {
         if self.again_at.is_some() {
             return self.trouble.clone();
         }
-        seen.trouble.as_ref().map(|why| format!("the pool {}: {why}", self.pool.name))
+        let name = &self.pool.name;
+        let trouble = seen.trouble.as_ref().map(|why| format!("the pool {name}: {why}"));
+        let refused = || self.refusals.words().map(|why| format!("runs of the pool {name} wait: {why}"));
+        trouble.or_else(refused).or_else(|| self.nodes.words().map(|why| format!("the pool {name}: {why}")))
     }
 }
 

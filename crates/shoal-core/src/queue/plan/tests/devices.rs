@@ -1,7 +1,9 @@
 //! Which devices does a run get?
 
 use super::wanting;
+use crate::fleet::pool::ANY_MEMORY;
 use crate::queue::event::Action;
+use crate::queue::host::Gpu;
 use crate::queue::sweep::Sweep;
 use crate::queue::testing::{BAD, Bench, OK, facts, policy};
 
@@ -42,6 +44,22 @@ fn more_than_one_device_is_whole_devices() {
     bench.host(policy("a"), facts(32, 4));
     bench.submit(gpus("s", 3, 1500, Some(1)));
     assert_eq!(devices(&bench.go()), ["GPU-0=1000 GPU-1=1000", "GPU-2=1000 GPU-3=1000"]);
+}
+
+/// A process is on one machine, and a pool has many.
+#[test]
+fn more_than_one_device_of_a_pool_is_of_one_node() {
+    let mut bench = Bench::new();
+    let mut it = facts(32, 0);
+    let names = [("n1", 4), ("n2", 3), ("n3", 3)];
+    let gpu = |uuid: String| Gpu { uuid, memory_bytes: ANY_MEMORY, ..facts(1, 1).gpus.remove(0) };
+    it.gpus = names.iter().flat_map(|(node, count)| (0..*count).map(move |n| gpu(format!("{node}/{n}")))).collect();
+    bench.host(policy("a"), it);
+    bench.submit(gpus("one", 1, 1000, None));
+    assert_eq!(devices(&bench.go()), ["n1/0=1000"]);
+    bench.submit(gpus("two", 4, 2000, None));
+    let got = devices(&bench.go());
+    assert_eq!(got, ["n1/1=1000 n1/2=1000", "n2/0=1000 n2/1=1000", "n3/0=1000 n3/1=1000"], "one of each is left");
 }
 
 #[test]

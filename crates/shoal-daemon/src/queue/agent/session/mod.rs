@@ -148,6 +148,7 @@ pub(super) struct Session {
     net: Arc<Net>,
     /// Runs are done by this part of a cluster.
     pub pool: Option<Cluster>,
+    shut: pods::Shut,
 }
 
 impl Session {

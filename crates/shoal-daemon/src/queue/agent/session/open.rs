@@ -79,8 +79,9 @@ impl Session {
             }
         });
         let attempts = Attempts::default();
-        let pool = host.pool.as_ref().map(|(pool, _)| pool.clone());
-        if let Some(words) = host.pool.as_ref().and_then(|(_, words)| words.lock().ok()?.take()) {
+        let pool = host.pool.as_ref().map(|(pool, ..)| pool.clone());
+        let shut = host.pool.as_ref().map(|(_, shut, _)| shut.clone()).unwrap_or_default();
+        if let Some(words) = host.pool.as_ref().and_then(|(.., words)| words.lock().ok()?.take()) {
             let tell = events.clone();
             let pass_on = move || {
                 for word in words {
@@ -143,6 +144,7 @@ impl Session {
             told_to_end: host.asked.clone(),
             net: host.net.clone(),
             pool,
+            shut,
         };
         session.dial_keeper()?;
         session.watch().map_err(failed)?;
@@ -153,13 +155,13 @@ impl Session {
     fn watch(&self) -> std::io::Result<()> {
         let (events, outbox, shelf) = (self.events.clone(), self.outbox.clone(), self.shelf.clone());
         let (disk, keeper) = (self.folder.root().to_path_buf(), self.keeper_pid.clone());
-        let (net, pool) = (self.net.clone(), self.pool.clone());
+        let (net, pool, shut) = (self.net.clone(), self.pool.clone(), self.shut.clone());
         let look = move || {
             let mut gpus = gpus::Gpus::find();
             while !outbox.is_closed() {
                 let facts = facts::gather(&disk, &mut gpus, keeper.load(Ordering::Relaxed), &net);
                 let facts = match &pool {
-                    Some(pool) => pods::facts(pool, facts),
+                    Some(pool) => pods::facts(pool, &shut, facts),
                     None => facts,
                 };
                 note_gpu_memory(&gpus, &shelf);
