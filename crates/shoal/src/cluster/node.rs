@@ -205,11 +205,12 @@ impl<'a> Member<'a> {
             session.ask(&Ask::Mesh { id: step.id.clone(), stamp: step.stamp.clone(), private, public, addresses });
             waiting = true;
         }
+        // Before its tasks are written down: they are the first of the new start.
+        if self.is_head() && self.plan.to_run(|kind| kind <= up_to).any(|step| step.kind >= Kind::Stop) {
+            work.head_starts.store(true, Ordering::Relaxed);
+        }
         let tasks: Vec<Task> = self.plan.to_run(|kind| kind <= up_to).filter_map(|step| task(step, work)).collect();
         if !tasks.is_empty() {
-            if self.is_head() && tasks.iter().any(|task| task.mark) {
-                work.head_starts.store(true, Ordering::Relaxed);
-            }
             session.ask(&Ask::Run { steps: tasks });
         } else if !waiting {
             // Nothing to do is no reason to call a node up that has gone meanwhile.
