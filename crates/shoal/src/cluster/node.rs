@@ -185,14 +185,14 @@ impl<'a> Member<'a> {
         if files > 0
             && let Err(fault) = super::push::alone(work, self)
         {
-            return self.cut_or(*fault);
+            return self.cut_or(work, *fault);
         }
         let synced: Vec<(String, String)> = self.plan.to_run(|kind| kind == Kind::Synced).map(synced_path).collect();
         for (id, path) in synced {
             work.table.tell(self.i, Event::Begun { step: &id, what: &path });
             if let Err(trouble) = synced::bring(work, self.node, &path) {
                 let fault = Fault { hint: Some(trouble.hint), ..self.fault(&id, trouble.what) };
-                return self.cut_or(fault);
+                return self.cut_or(work, fault);
             }
             self.done(&id);
         }
@@ -285,7 +285,10 @@ impl<'a> Member<'a> {
     }
 
     /// What failed may have failed because the node is gone.
-    fn cut_or(&self, fault: Fault) -> Went {
+    fn cut_or(&self, work: &Work, fault: Fault) -> Went {
+        if work.is_stopping() {
+            return Went::To(Fate::Stopped);
+        }
         if self.is_cut() { Went::Cut(Some(fault.step)) } else { Went::To(Fate::Failed(Box::new(fault))) }
     }
 
