@@ -153,3 +153,70 @@ fn nodes_reach_each_other_with_a_key_of_the_cluster() {
     // A file that was made for our lines alone goes with them.
     lab.on(2, "test ! -e ~/.ssh/config && test -s ~/.ssh/authorized_keys");
 }
+
+/// Workers go and the head stays, with what runs on it; a name, and fewer workers, from the command line.
+#[test]
+fn a_part_of_a_cluster() {
+    let Some(lab) = Lab::new("part", 3) else { return };
+    let start = "nohup sleep 4321 > /dev/null 2>&1 &";
+    lab.file(3, &format!("setup_commands: [echo one >> ~/ran]\nhead_start_ray_commands: [{start:?}]\nworker_start_ray_commands: [{start:?}]\n"));
+    lab.up(&[]).exits(0);
+    let all: Vec<String> = (0..3).map(|i| lab.ran(i)).collect();
+    assert_eq!(all, ["one", "one", "one"]);
+    let down = |args: &[&str]| lab.shoal(&[&["down", "lab.yaml", "-y"], args].concat());
+    // The file's workers are those that it wants at least.
+    down(&["--keep-min-workers"]).exits(0).says("the others stay");
+    lab.shoal(&["status", "lab.yaml"]).exits(0);
+    down(&["--workers-only"]).exits(0).says("2 nodes down").says("the others stay");
+    (1..3).for_each(|i| lab.is_clean(i));
+    lab.on(0, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q 'sleep 4321'");
+    lab.shoal(&["status", "lab.yaml"]).exits(4);
+    lab.up(&[]).exits(0);
+    assert_eq!((lab.ran(0), lab.ran(1), lab.ran(2)), (String::new(), "one".into(), "one".into()));
+    lab.down().exits(0).says("nothing is left");
+    (0..3).for_each(|i| lab.is_clean(i));
+
+    lab.up(&["-n", "other", "--min-workers", "1"]).exits(0).says("cluster other").says("2 nodes");
+    assert_eq!((lab.ran(0), lab.ran(1), lab.ran(2)), ("one".into(), "one".into(), String::new()));
+    lab.is_clean(2);
+    lab.shoal(&["status", "lab.yaml", "-n", "other"]).exits(4);
+    lab.shoal(&["down", "lab.yaml", "-y", "-n", "other"]).exits(0).says("nothing is left");
+    (0..3).for_each(|i| lab.is_clean(i));
+}
+
+/// Each node by its own port, key and way, as the cluster file says it: behind one address, through another node.
+#[test]
+fn nodes_are_reached_as_the_file_says() {
+    let Some(lab) = Lab::new("ways", 2) else { return };
+    let daemon = "ssh-keygen -q -t ed25519 -N '' -f /root/hostkey; /usr/sbin/sshd -f /dev/null -h /root/hostkey -p 2022 -o ListenAddress=127.0.0.1 -o UsePAM=no -o StrictModes=no -o PasswordAuthentication=no";
+    lab.on(1, daemon);
+    let (head, gate) = (lab.hosts.host(0), lab.hosts.host(1));
+    let key = lab.hosts.key();
+    let (key, port) = (key.display(), head.ssh_port);
+    // Of the configuration only what is not said in the file: the way through the gate has no key of its own there.
+    let known = "  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n";
+    lab.write("ssh.conf", &format!("Host {}\n  IdentityFile {key}\nHost *\n{known}", gate.address));
+    let file = |user: &str| {
+        let inner = format!(
+            "{{address: 127.0.0.1, port: 2022, user: {user}, key: {key}, jump: 'root@{}:{port}'}}",
+            gate.address
+        );
+        let outer = format!("{{address: {}, port: {port}, user: root, key: {key}}}", head.address);
+        lab.write("ways.yaml", &format!("cluster_name: ways\nprovider:\n  type: local\n  head_ip: {outer}\n  worker_ips: [{inner}]\nsetup_commands: [echo one >> ~/ran]\n"));
+    };
+    let shoal = |args: &[&str]| lab.run(lab.command(args).env("SHOAL_SSH_CONFIG", lab.laptop.path().join("ssh.conf")));
+    file("root");
+    shoal(&["up", "ways.yaml", "-y"]).exits(0);
+    assert_eq!((lab.ran(0), lab.ran(1)), ("one".into(), "one".into()));
+    let out = shoal(&["exec", "ways.yaml", "--all", "--gather", "uname -n"]).exits(0);
+    assert!(out.text.contains(&head.name) && out.text.contains(&gate.name), "{}", out.text);
+    lab.write("data/one", "1");
+    shoal(&["rsync-up", "ways.yaml", "data/", "~/data", "-A"]).exits(0);
+    for i in 0..2 {
+        assert_eq!(lab.on(i, "cat ~/data/one"), "1");
+    }
+    shoal(&["down", "ways.yaml", "-y"]).exits(0);
+    // Another user is what the file says too.
+    file("nobody-of-that-name");
+    shoal(&["up", "ways.yaml", "-y"]).exits(4).says("127.0.0.1");
+}
