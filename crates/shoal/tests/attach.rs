@@ -32,7 +32,7 @@ fn table(case: &Case) {
     run.shows("working");
     for i in 0..2 {
         until(LONG, "the first command", || {
-            (case.lab.on(i, "ls /root/table-at 2>/dev/null || true") != "").then_some(())
+            (!case.lab.on(i, "ls /root/table-at 2>/dev/null || true").is_empty()).then_some(())
         });
         case.lab.on(i, "touch /root/table-go");
     }

@@ -487,31 +487,3 @@ fn a_watch_sends_what_changes_and_ends_when_asked() {
     // A folder may come a moment before what is in it.
     assert!(said.contains("watching") && said.matches("nothing to send").count() <= 2, "{said}");
 }
-
-/// What this machine has sent into the network of the hosts.
-fn sent(lab: &Lab) -> u64 {
-    let output = std::process::Command::new("ip").args(["-o", "address"]).output().expect("ip");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let gateway = format!(" {}/24 ", lab.hosts.gateway());
-    let line = text.lines().find(|line| line.contains(&gateway)).unwrap_or_else(|| panic!("no{gateway}in\n{text}"));
-    let device = line.split_whitespace().nth(1).expect("its name");
-    let bytes = std::fs::read_to_string(format!("/sys/class/net/{device}/statistics/tx_bytes")).expect("its bytes");
-    bytes.trim().parse().expect("a number")
-}
-
-/// Four nodes get it, and the line of whoever sends carries it once.
-#[test]
-fn the_senders_line_carries_files_once() {
-    let Some(lab) = Lab::new("files-once", 4) else { return };
-    lab.write("small/x", b"x");
-    assert!(lab.up(&["small", "~/", "-A"]).status.success(), "shoal is there");
-    let bytes = noise(24 << 20);
-    lab.write("data/large", &bytes);
-    let before = sent(&lab);
-    let report = lab.report(&["data/", "~/data", "-A"]);
-    let sent = sent(&lab) - before;
-    assert!((0..4).all(|i| report["nodes"][i]["ok"] == true), "{report}");
-    let size = bytes.len() as u64;
-    eprintln!("sent {:.2} times the size", sent as f64 / size as f64);
-    assert!((size..2 * size).contains(&sent), "{sent} bytes for {size}: {report}");
-}

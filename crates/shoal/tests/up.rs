@@ -220,3 +220,33 @@ fn nodes_are_reached_as_the_file_says() {
     file("nobody-of-that-name");
     shoal(&["up", "ways.yaml", "-y"]).exits(4).says("127.0.0.1");
 }
+
+/// What this machine has sent into the network of the hosts.
+fn sent(lab: &Lab) -> u64 {
+    let output = std::process::Command::new("ip").args(["-o", "address"]).output().expect("ip");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let gateway = format!(" {}/24 ", lab.hosts.gateway());
+    let line = text.lines().find(|line| line.contains(&gateway)).unwrap_or_else(|| panic!("no{gateway}in\n{text}"));
+    let device = line.split_whitespace().nth(1).expect("its name");
+    let bytes = std::fs::read_to_string(format!("/sys/class/net/{device}/statistics/tx_bytes")).expect("its bytes");
+    bytes.trim().parse().expect("a number")
+}
+
+/// Four nodes get it, and the line of whoever sends carries it once.
+#[test]
+fn the_senders_line_carries_files_once() {
+    let Some(lab) = Lab::new("once", 4) else { return };
+    lab.file(4, "");
+    // Our program goes to each by itself.
+    lab.up(&[]).exits(0);
+    let bytes: Vec<u8> =
+        (0..3u64 << 20).flat_map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (i << 29)).to_le_bytes()).collect();
+    lab.write("data/large", "");
+    std::fs::write(lab.laptop.path().join("data/large"), &bytes).expect("a file");
+    let before = sent(&lab);
+    let report = lab.shoal(&["rsync-up", "lab.yaml", "data/", "~/data", "-A", "--json"]).exits(0).json();
+    let (sent, size) = (sent(&lab) - before, bytes.len() as u64);
+    assert!((0..4).all(|i| report["nodes"][i]["way"] == "relay"), "{report}");
+    eprintln!("sent {:.2} times the size", sent as f64 / size as f64);
+    assert!(sent < 2 * size, "{sent} bytes for {size}: {report}");
+}
