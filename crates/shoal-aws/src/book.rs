@@ -16,6 +16,8 @@ const NAME: &str = "ledger.jsonl";
 pub struct Book {
     pub ledger: Ledger,
     path: PathBuf,
+    /// How much of the file is whole lines of ours.
+    length: u64,
     /// Locked for as long as the book is open for writing; `None`: it is only read.
     file: Option<File>,
 }
@@ -34,7 +36,7 @@ impl Book {
             Err(e) => return Err(here(format!("cannot read {}: {e}", path.display()))),
         };
         let ledger = parse(&path, &text)?.unwrap_or_else(|| Ledger::new("none", cluster, region, ""));
-        Ok(Book { ledger, path, file: None })
+        Ok(Book { ledger, path, length: 0, file: None })
     }
 
     pub fn open(folder: &Path, cluster: &str, region: &str, by: &str) -> Outcome<Book> {
@@ -49,10 +51,15 @@ impl Book {
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(bad)?;
         // Half a line is what a crash left; the next one must not stick to it.
-        file.set_len(ledger::whole(&text) as u64).map_err(bad)?;
+        let length = ledger::whole(&text) as u64;
+        file.set_len(length).map_err(bad)?;
         file.seek(SeekFrom::End(0)).map_err(bad)?;
+        // A ledger whose name is lost with the power knows of nothing.
+        for folder in [Some(folder), folder.parent()].into_iter().flatten() {
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(bad)?;
+        }
         if let Some(known) = parse(&path, &text)? {
-            let mut book = Book { ledger: known, path: path.clone(), file: Some(file) };
+            let mut book = Book { ledger: known, path: path.clone(), length, file: Some(file) };
             if book.ledger.region != region && book.ledger.open().next().is_none() {
                 // All of it is gone, and the cluster moves: a new book, beside the old one.
                 std::fs::rename(&path, folder.join(format!("ledger-{}.jsonl", book.ledger.id))).map_err(bad)?;
@@ -61,7 +68,7 @@ impl Book {
             return Ok(book);
         }
         let ledger = Ledger::new(&new_id()?, cluster, region, by);
-        let mut book = Book { path, file: Some(file), ledger };
+        let mut book = Book { path, length: 0, file: Some(file), ledger };
         book.write(book.ledger.opening())?;
         Ok(book)
     }
@@ -85,15 +92,29 @@ impl Book {
     }
 
     fn enter(&mut self, entry: Entry) -> Outcome<()> {
-        let now = now();
-        self.ledger.take(now, &entry).map_err(|why| here(format!("the ledger of this program is wrong: {why}")))?;
-        self.write(entry)
+        let mut next = self.ledger.clone();
+        next.take(now(), &entry).map_err(|why| here(format!("the ledger of this program is wrong: {why}")))?;
+        self.write(entry)?;
+        // Known is what is on disk.
+        self.ledger = next;
+        Ok(())
     }
 
     fn write(&mut self, entry: Entry) -> Outcome<()> {
         let Some(file) = &mut self.file else { return Err(here("the ledger was opened for reading only")) };
-        let written = file.write_all(ledger::line(now(), entry).as_bytes()).and_then(|()| file.sync_data());
-        written.map_err(|e| here(format!("cannot write {}: {e}", self.path.display())))
+        let line = ledger::line(now(), entry);
+        // A full disk may have taken half of the last line; the next one must not stick to it.
+        let mut append = || {
+            file.set_len(self.length)?;
+            file.write_all(line.as_bytes())?;
+            file.sync_data()
+        };
+        append().map_err(|e| {
+            let hint = "is there space? what was asked for already is found by its tags";
+            failure(Cause::Here, format!("cannot write {}: {e}", self.path.display()), hint)
+        })?;
+        self.length += line.len() as u64;
+        Ok(())
     }
 }
 
@@ -143,7 +164,12 @@ mod tests {
         let mut book = Book::open(&folder, "demo", "us-west-2", "me@here").unwrap();
         assert_eq!((book.ledger.id.clone(), book.ledger.unsure().count()), (id, 1));
         book.made(n, "key-1").unwrap();
+        // As a disk that is full leaves it: the line that failed in half, and others after it.
+        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
+        torn.write_all(b"{\"v\":1,\"at\":5,\"will").unwrap();
         book.gone(n).unwrap();
+        let again = Book::peek(&folder, "demo", "us-west-2").unwrap();
+        assert_eq!((again.ledger.items.len(), again.ledger.open().count()), (1, 0));
         drop(book);
         // Nothing is left in the old region: the cluster may move.
         let moved = Book::open(&folder, "demo", "eu-west-1", "me@here").unwrap();

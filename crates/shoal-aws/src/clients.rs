@@ -15,6 +15,8 @@ const ATTEMPTS: u32 = 8;
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(10);
 const ATTEMPT: Duration = Duration::from_secs(60);
+/// All tries of a call together.
+const OPERATION: Duration = Duration::from_secs(240);
 /// Asking a machine for its role, signing in: bounded, so that a broken chain says so.
 const CREDENTIALS: Duration = Duration::from_secs(30);
 
@@ -30,7 +32,13 @@ pub async fn of(region: &str) -> Outcome<Clients> {
         .region(Region::new(region.to_string()))
         .http_client(Builder::new().tls_provider(TLS).build_https())
         .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS).with_max_backoff(LONGEST_PAUSE))
-        .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT).build())
+        .timeout_config(
+            TimeoutConfig::builder()
+                .connect_timeout(CONNECT)
+                .operation_attempt_timeout(ATTEMPT)
+                .operation_timeout(OPERATION)
+                .build(),
+        )
         .load()
         .await;
     let hint =

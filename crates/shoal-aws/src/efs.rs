@@ -7,7 +7,7 @@ use crate::{find, group};
 use aws_sdk_efs::types::{LifeCycleState, MountTargetDescription, Tag};
 use shoal_core::cluster::cloud::efs::Shared;
 use shoal_core::cluster::cloud::want::{FileSystem, STORE};
-use shoal_core::cluster::cloud::{Kind, Whose, whose};
+use shoal_core::cluster::cloud::{Kind, Object, Whose, whose};
 use std::collections::BTreeMap;
 
 /// The file system's id. It may take some seconds to be ready; what needs it waits.
@@ -16,15 +16,8 @@ pub async fn begin(cloud: &Cloud, want: &FileSystem) -> Outcome<String> {
         FileSystem::Given { id, .. } => return Ok(id.clone()),
         FileSystem::Made { name, .. } => name,
     };
-    let ledger = cloud.book.borrow().ledger.clone();
-    let there = find::stores(cloud).await?;
-    let ours = |object: &&shoal_core::cluster::cloud::Object| {
-        object.kind == Kind::FileSystem
-            && object.state != "deleting"
-            && (cloud.take_over || whose(object, cloud.name(), &ledger) == Whose::Ours)
-    };
-    if let Some(store) = there.iter().find(ours) {
-        return Ok(store.id.clone());
+    if let Some(id) = ours(cloud, &find::stores(cloud).await?) {
+        return Ok(id);
     }
     cloud.tell(format!("making file system {name}"));
     let mut tags = cloud.tags(STORE);
@@ -41,10 +34,23 @@ pub async fn begin(cloud: &Cloud, want: &FileSystem) -> Outcome<String> {
         .set_tags(tags.ok())
         .send()
         .await;
-    let look = async || Ok(find::stores(cloud).await?.iter().find(ours).map(|store| store.id.clone()));
+    let look = async || Ok(ours(cloud, &find::stores(cloud).await?));
     let id = id_of(made, |made| Some(made.file_system_id()), look, format!("make the file system {name}")).await?;
     cloud.made(n, &id)?;
     Ok(id)
+}
+
+/// The cluster's own file system among what bears its name: another's is not to be mounted, nor one that is on its way out.
+fn ours(cloud: &Cloud, found: &[Object]) -> Option<String> {
+    let ledger = cloud.book.borrow().ledger.clone();
+    let ours = |object: &&Object| {
+        object.kind == Kind::FileSystem
+            && object.state != "deleting"
+            && (cloud.take_over
+                || ledger.by_id(&object.id).is_some()
+                || whose(object, cloud.name(), &ledger) == Whose::Ours)
+    };
+    found.iter().find(ours).map(|store| store.id.clone())
 }
 
 /// Doors in the zones of `places` (one subnet a zone), and where they are.
@@ -139,7 +145,7 @@ pub async fn peek(cloud: &Cloud) -> Outcome<Option<Shared>> {
     let Some(efs) = &cloud.aws.efs else { return Ok(None) };
     let id = match &efs.id {
         Some(id) => Some(id.clone()),
-        None => find::stores(cloud).await?.into_iter().find(|one| one.kind == Kind::FileSystem).map(|one| one.id),
+        None => ours(cloud, &find::stores(cloud).await?),
     };
     let Some(id) = id else { return Ok(None) };
     let targets = addresses(&targets(cloud, &id).await?);

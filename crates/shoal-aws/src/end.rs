@@ -19,8 +19,9 @@ pub async fn end(cloud: &Cloud, how: Ending) -> Outcome<Event> {
     let mut gone = Vec::new();
     let mut trouble = Vec::new();
     let keep_stopped = how.keep_stopped || cloud.aws.cache_stopped_nodes;
+    let mut spared = Vec::new();
     if keep_stopped || how.workers_only {
-        partly(cloud, how, keep_stopped, &mut gone, &mut trouble).await?;
+        spared = partly(cloud, how, keep_stopped, &mut gone, &mut trouble).await?;
     } else {
         let mine = mine(cloud).await?;
         for wave in waves(&mine) {
@@ -33,7 +34,7 @@ pub async fn end(cloud: &Cloud, how: Ending) -> Outcome<Event> {
     }
     let left = find::everything(cloud).await?;
     record(cloud, &left)?;
-    let allowed = Allowed { stopped: keep_stopped, head: how.workers_only };
+    let allowed = Allowed { stopped: keep_stopped, head: how.workers_only, spared: &spared };
     let scan = verdict(&left, cloud.name(), &cloud.book.borrow().ledger, cloud.take_over, allowed);
     if !left.iter().any(|object| object.kind == Kind::KeyPair)
         && !keep_stopped
@@ -74,56 +75,83 @@ async fn mine(cloud: &Cloud) -> Outcome<Vec<Object>> {
     Ok(all.into_iter().filter(may).collect())
 }
 
-/// Only workers, or all stopped instead of ended: everything else stays.
+/// Only workers, or all stopped instead of ended: everything else stays. Gives the workers that are kept because the file wants that many.
 async fn partly(
     cloud: &Cloud,
     how: Ending,
     stop: bool,
     gone: &mut Vec<String>,
     trouble: &mut Vec<Failure>,
-) -> Outcome<()> {
+) -> Outcome<Vec<String>> {
     let ids: Vec<String> = mine(cloud).await?.into_iter().map(|object| object.id).collect();
     let found = find::instances(cloud).await?.into_iter().filter_map(|one| one.instance);
     let mut nodes: Vec<Instance> = found.filter(|node| ids.contains(&node.id)).collect();
-    nodes.sort_by_key(|node| (node.since, node.id.clone()));
+    // One that is stopped is no worker that works.
+    nodes.sort_by_key(|node| (!is_awake(node), node.since, node.id.clone()));
     if how.workers_only {
         nodes.retain(|node| node.role == Role::Worker);
     }
+    let mut kept = Vec::new();
     if how.keep_min_workers {
         for kind in &cloud.cluster.workers {
             let mut keep = kind.min_workers;
             nodes.retain(|node| {
                 let spared = node.kind == kind.name && keep > 0;
-                keep -= u32::from(spared);
+                if spared {
+                    keep -= 1;
+                    kept.push(node.id.clone());
+                }
                 !spared
             });
         }
     }
     // A spot instance of the usual sort cannot be stopped.
     let (stopped, ended): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| stop && !node.spot);
-    let awake: Vec<String> =
-        stopped.iter().filter(|n| matches!(n.state, State::Pending | State::Running)).map(|n| n.id.clone()).collect();
-    if !awake.is_empty() {
-        cloud.tell(format!("stopping {}", awake.join(", ")));
-        if let Err(error) = cloud.ec2.stop_instances().set_instance_ids(Some(awake.clone())).send().await {
-            return Err(Said::of(&error).explained(&format!("stop {}", awake.join(", "))));
-        }
-        let what = || format!("{} to stop", awake.join(", "));
-        cloud
-            .until(MINUTES_10, what, "`shoal down` again goes on from here", async || {
-                let found = find::instances(cloud).await?;
-                let asleep = |id: &String| {
-                    let one = found.iter().find(|one| one.object.id == *id).and_then(|one| one.instance.as_ref());
-                    one.is_none_or(|one| one.state == State::Stopped)
-                };
-                Ok(awake.iter().all(asleep).then_some(()))
-            })
-            .await?;
-    }
+    let stopped: Vec<String> = stopped.into_iter().map(|node| node.id).collect();
+    put_to_sleep(cloud, &stopped, trouble).await?;
     let everything = find::everything(cloud).await?;
     let these: Vec<Object> =
         everything.into_iter().filter(|object| ended.iter().any(|node| node.id == object.id)).collect();
-    remove(cloud, &these, gone, trouble).await.map(drop)
+    remove(cloud, &these, gone, trouble).await?;
+    Ok(kept)
+}
+
+fn is_awake(node: &Instance) -> bool {
+    matches!(node.state, State::Pending | State::Running)
+}
+
+/// Stops all of them, and waits until they have. Those that may not be stopped are named; that they run is for the scan to see.
+async fn put_to_sleep(cloud: &Cloud, ids: &[String], trouble: &mut Vec<Failure>) -> Outcome<()> {
+    // One that is only starting cannot be stopped, and EC2 would refuse all others with it.
+    let found =
+        wait_for(cloud, ids, "to have started, so that it can be stopped", |state| state != State::Pending).await?;
+    let awake: Vec<String> = found.into_iter().filter(is_awake).map(|node| node.id).collect();
+    let mut asleep = ids.to_vec();
+    if !awake.is_empty() {
+        cloud.stop.check()?;
+        cloud.tell(format!("stopping {}", awake.join(", ")));
+        for (id, said) in instances::stop(cloud, &awake).await {
+            trouble.push(said.explained(&format!("stop {id}")));
+            asleep.retain(|one| *one != id);
+        }
+    }
+    wait_for(cloud, &asleep, "to stop", |state| state == State::Stopped).await.map(drop)
+}
+
+/// Until all of them that are still there are in such a state; gives those.
+async fn wait_for(cloud: &Cloud, ids: &[String], until: &str, good: impl Fn(State) -> bool) -> Outcome<Vec<Instance>> {
+    let waiting = std::cell::RefCell::new(Vec::new());
+    let what = || format!("{} {until}", waiting.borrow().join(", "));
+    cloud
+        .until(MINUTES_10, what, "`shoal down` again goes on from here", async || {
+            let found = find::instances(cloud).await?.into_iter().filter_map(|one| one.instance);
+            let there: Vec<Instance> = found.filter(|node| ids.contains(&node.id)).collect();
+            let open = there.iter().filter(|node| !good(node.state)).map(|node| node.id.clone());
+            *waiting.borrow_mut() = open.collect();
+            let done = waiting.borrow().is_empty();
+            Ok(done.then_some(there))
+        })
+        .await
 }
 
 /// Asks for the end of all in the wave, then waits until none is listed. False: a node may not be ended, so nothing beside nodes was touched. EFS
@@ -133,7 +161,7 @@ async fn remove(cloud: &Cloud, wave: &[Object], gone: &mut Vec<String>, trouble:
     let mut refused: Vec<String> = Vec::new();
     if !instances.is_empty() {
         cloud.tell(format!("ending {}", instances.join(", ")));
-        for (id, said) in instances::terminate(cloud, &instances).await? {
+        for (id, said) in instances::terminate(cloud, &instances).await {
             trouble.push(protected(&id, &said));
             refused.push(id);
         }

@@ -167,7 +167,7 @@ async fn end_replaced(cloud: &Cloud, ids: &[String]) -> Outcome<()> {
         return Ok(());
     }
     cloud.tell(format!("ending {} to replace them", ids.join(", ")));
-    if let Some((id, said)) = instances::terminate(cloud, ids).await?.into_iter().next() {
+    if let Some((id, said)) = instances::terminate(cloud, ids).await.into_iter().next() {
         return Err(said.explained(&format!("end {id}")));
     }
     let what = || format!("{} to end", ids.join(", "));

@@ -2,7 +2,7 @@
 
 use crate::cloud::{Cloud, HOUR, specification};
 use crate::ensure;
-use crate::failure::{Outcome, cannot, failure, wrong};
+use crate::failure::{Outcome, cannot, failure, id_of, wrong};
 use crate::find::filter;
 use crate::node_config::Launch;
 use aws_sdk_ec2::types::{Image, ImageState, ResourceType};
@@ -78,8 +78,9 @@ pub async fn bake(cloud: &Cloud, name: &str, reboot: bool) -> Outcome<Event> {
         .tag_specifications(specification(ResourceType::Snapshot, &tags))
         .send()
         .await;
-    let made = made.map_err(cannot(format!("bake `{name}` from {}", head.id)))?;
-    let id = made.image_id().unwrap_or_default().to_string();
+    // The name was free a moment ago: one that has it now is what a try before has made.
+    let look = async || Ok(by_name(cloud, name).await?.and_then(|image| image.image_id().map(String::from)));
+    let id = id_of(made, |made| made.image_id(), look, format!("bake `{name}` from {}", head.id)).await?;
     cloud.made(n, &id)?;
     cloud.book.borrow_mut().kept(n)?;
     let what = || format!("the image {id} (`{name}`) to be available");

@@ -70,7 +70,11 @@ pub async fn launch_together(
                 Err(said) => {
                     cloud.tell(format!("{zone} has no room for {}: {}", what(batch), said.code));
                     refused.push(format!("{zone}: {}", said.message.trim_end_matches('.')));
-                    terminate(cloud, &ids).await?;
+                    let stay = terminate(cloud, &ids).await;
+                    if !stay.is_empty() {
+                        // Elsewhere, there would be two of them.
+                        return Err(in_the_way(batch, zone, &stay));
+                    }
                     continue 'zones;
                 }
             }
@@ -81,6 +85,19 @@ pub async fn launch_together(
         Some(first) => Err(no_room(first, &refused)),
         None => Ok(Vec::new()),
     }
+}
+
+/// Some of a cluster stand in a zone that has no room for the rest, and may not be ended there.
+fn in_the_way(batch: &Batch<'_>, zone: &str, stay: &[(String, Said)]) -> Failure {
+    let ids: Vec<String> = stay.iter().map(|(id, said)| format!("{id} ({})", said.code)).collect();
+    let text = format!(
+        "{zone} has no room for {}, and what was launched there cannot be ended: {}",
+        what(batch),
+        ids.join(", ")
+    );
+    let hint = "leave DisableApiTermination out of node_config until all nodes are there; `shoal down` says what ends these; \
+                `shoal up` tries the same zone again";
+    failure(Cause::InTheWay, text, hint)
 }
 
 /// The outer result ends the work; the inner one says that this zone has no room.
@@ -215,24 +232,38 @@ async fn died(cloud: &Cloud, id: &str) -> Failure {
 }
 
 /// Those that may not be terminated are named, the others go all the same.
-pub async fn terminate(cloud: &Cloud, ids: &[String]) -> Outcome<Vec<(String, Said)>> {
+pub async fn terminate(cloud: &Cloud, ids: &[String]) -> Vec<(String, Said)> {
+    let ask = async |ids: Vec<String>| {
+        let asked = cloud.ec2.terminate_instances().set_instance_ids(Some(ids)).send().await;
+        asked.map(drop).map_err(|e| Said::of(&e))
+    };
+    together_or_alone(ids, ask).await
+}
+
+/// As `terminate`: those that may not be stopped are named.
+pub async fn stop(cloud: &Cloud, ids: &[String]) -> Vec<(String, Said)> {
+    let ask = async |ids: Vec<String>| {
+        let asked = cloud.ec2.stop_instances().set_instance_ids(Some(ids)).send().await;
+        asked.map(drop).map_err(|e| Said::of(&e))
+    };
+    together_or_alone(ids, ask).await
+}
+
+/// EC2 refuses a call whole if it refuses one of its instances: the others are then asked for by themselves. What is gone already is well.
+async fn together_or_alone(ids: &[String], ask: impl AsyncFn(Vec<String>) -> Result<(), Said>) -> Vec<(String, Said)> {
     if ids.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let all = cloud.ec2.terminate_instances().set_instance_ids(Some(ids.to_vec())).send().await;
-    let Err(error) = all else { return Ok(Vec::new()) };
-    if ids.len() == 1 {
-        let said = Said::of(&error);
-        return Ok(if said.is_not_found() { Vec::new() } else { vec![(ids[0].clone(), said)] });
+    let Err(said) = ask(ids.to_vec()).await else { return Vec::new() };
+    if let [only] = ids {
+        return if said.is_not_found() { Vec::new() } else { vec![(only.clone(), said)] };
     }
     let mut refused = Vec::new();
     for id in ids {
-        if let Err(error) = cloud.ec2.terminate_instances().instance_ids(id).send().await {
-            let said = Said::of(&error);
-            if !said.is_not_found() {
-                refused.push((id.clone(), said));
-            }
+        match ask(vec![id.clone()]).await {
+            Err(said) if !said.is_not_found() => refused.push((id.clone(), said)),
+            _ => {}
         }
     }
-    Ok(refused)
+    refused
 }

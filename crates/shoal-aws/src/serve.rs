@@ -1,7 +1,7 @@
 //! One request from stdin, events to stdout, then the end.
 
 use crate::book::Book;
-use crate::cloud::{Cloud, say};
+use crate::cloud::{Cloud, patience, say};
 use crate::failure::{Outcome, failure, here, wrong};
 use crate::stop::{self, Stop};
 use crate::{clients, end, ensure, find, image};
@@ -10,7 +10,10 @@ use shoal_core::cluster::cloud::protocol::{Ask, Cause, Event, Failure, Request, 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+/// How long a call may go on when this program was asked to stop.
+const LAST_CALL: Duration = Duration::from_secs(20);
 /// Longer requests are not ours.
 const LONGEST: u64 = 16 << 20;
 
@@ -67,8 +70,24 @@ fn run(request: Request) -> Outcome<Event> {
                 asker.ask();
             });
         }
-        answer(request, stop).await
+        let last_call = async {
+            stop.asked().await;
+            tokio::time::sleep(patience(LAST_CALL).min(LAST_CALL)).await;
+        };
+        tokio::select! {
+            outcome = answer(request, stop.clone()) => outcome,
+            () = last_call => Err(unheard()),
+        }
     })
+}
+
+/// A call under way is given the time to end, so that the ledger hears how; but no more where there is no network.
+fn unheard() -> Failure {
+    failure(
+        Cause::Stopped,
+        "stopped; AWS did not answer the last call in time",
+        "what it was asked for is in the ledger: `shoal down` looks for it and removes it, `shoal up` goes on",
+    )
 }
 
 async fn answer(request: Request, stop: Stop) -> Outcome<Event> {

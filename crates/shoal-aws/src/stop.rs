@@ -27,6 +27,13 @@ impl Stop {
         if *self.0.borrow() { Err(stopped()) } else { Ok(()) }
     }
 
+    /// Until this program is asked to stop.
+    pub async fn asked(&self) {
+        let mut asked = self.0.clone();
+        // Who could ask lives as long as this program.
+        let _ = asked.wait_for(|asked| *asked).await;
+    }
+
     pub async fn sleep(&self, time: Duration) -> Outcome<()> {
         let mut asked = self.0.clone();
         tokio::select! {

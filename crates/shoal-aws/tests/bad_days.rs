@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::json;
 use shoal_core::cluster::cloud::Kind;
-use shoal_core::cluster::cloud::protocol::{Ask, Cause, Event};
+use shoal_core::cluster::cloud::protocol::{Ask, Cause, Ending, Event};
 use shoal_core::cluster::cloud::removal::Scan;
 use std::process::Command;
 use support::{Lab, aws, full, heard, plain};
@@ -74,15 +74,149 @@ fn throttling_is_waited_out() {
 fn a_lost_answer_is_no_second_object() {
     let Some(lab) = Lab::new() else { return };
     let lost = |action: &str| json!({"action": action, "code": "InternalError", "times": 1, "lost": true});
-    let calls = ["ImportKeyPair", "CreateSecurityGroup", "CreatePlacementGroup", "POST /2015-02-01/file-systems"];
+    let calls = [
+        "ImportKeyPair",
+        "CreateSecurityGroup",
+        "CreatePlacementGroup",
+        "RunInstances",
+        "POST /2015-02-01/file-systems",
+        "POST /2015-02-01/mount-targets",
+    ];
     lab.cloud.refuse(&calls.map(lost).into_iter().collect());
     let cluster = full("echo");
     let (nodes, shared, _) = lab.up(&cluster);
     assert_eq!((nodes.len(), shared.is_some()), (3, true));
-    assert_eq!(lab.ledger(&cluster).unsure().count(), 0);
+    assert_eq!((lab.ledger(&cluster).unsure().count(), lab.cloud.alive().len()), (0, 3));
+    lab.cloud.refuse(&json!([lost("CreateImage")]));
+    let baked = lab.ask(&cluster, Ask::Bake { name: "echo-2026".into(), reboot: false });
+    let Event::Baked { id, .. } = &baked.last else { panic!("{}", baked.raw) };
     let (gone, scan) = lab.down(&cluster);
-    assert_eq!((gone.len(), scan), (9, Scan::default()), "{gone:?}");
+    assert_eq!((gone.len(), scan.left.len(), scan.kept.len()), (9, 0, 1), "{gone:?} {scan:?}");
+    assert_eq!(&scan.kept[0].object.id, id);
+}
+
+/// A head that may not be ended in a zone without room for the others: another one elsewhere would not help, and both would cost.
+#[test]
+fn who_may_not_be_ended_is_not_launched_twice() {
+    let Some(lab) = Lab::new() else { return };
+    let first = subnet(&lab, "us-west-2a");
+    lab.cloud.refuse(&json!([
+        {"action": "RunInstances", "code": "InsufficientInstanceCapacity", "times": 1, "subnet": first, "after": 1},
+        {"action": "TerminateInstances", "code": "OperationNotPermitted", "times": 9},
+    ]));
+    let cluster = full("rock");
+    let failure = lab.up_fails(&cluster);
+    let alive = lab.cloud.alive();
+    assert_eq!((failure.cause, alive.len()), (Cause::InTheWay, 1), "{failure:?}");
+    assert!(failure.text.contains(alive[0]["id"].as_str().expect("an id")), "{failure:?}");
+    lab.cloud.refuse(&json!([]));
+    lab.down(&cluster);
     lab.is_clean(&cluster);
+}
+
+/// `down` of a part: what was to go or stop and did not is left, and not "kept".
+#[test]
+fn a_worker_that_stays_against_our_will_is_left() {
+    let Some(lab) = Lab::new() else { return };
+    let cluster = plain("part");
+    let (nodes, ..) = lab.up(&cluster);
+    let refused =
+        |action: &str| lab.cloud.refuse(&json!([{"action": action, "code": "OperationNotPermitted", "times": 9}]));
+    let ids = |scan: &Scan| {
+        let mut ids: Vec<String> = scan.left.iter().map(|left| left.object.id.clone()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let sorted = |nodes: &[shoal_core::cluster::cloud::difference::Instance]| {
+        let mut ids: Vec<String> = nodes.iter().map(|node| node.id.clone()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    refused("TerminateInstances");
+    let how = Ending { workers_only: true, ..Ending::default() };
+    let (gone, scan) = lab.ask(&cluster, Ask::End { how }).ended();
+    assert_eq!((gone.len(), ids(&scan)), (0, sorted(&nodes[1..])));
+    assert!(scan.kept.iter().any(|kept| kept.object.id == nodes[0].id), "{scan:?}");
+    refused("StopInstances");
+    let how = Ending { keep_stopped: true, ..Ending::default() };
+    let said = lab.ask(&cluster, Ask::End { how });
+    assert!(said.told.iter().any(|text| text.contains("cannot stop") && text.contains(&nodes[0].id)), "{}", said.raw);
+    assert_eq!(ids(&said.ended().1), sorted(&nodes));
+    lab.cloud.refuse(&json!([]));
+
+    // Of two workers one is to be kept: the one that works, though the other is as old.
+    let mut one = cluster.clone();
+    one.workers[0].min_workers = 1;
+    lab.cloud.ask("us-west-2", &format!("Action=StopInstances&InstanceId.1={}", nodes[1].id));
+    let how = Ending { workers_only: true, keep_min_workers: true, ..Ending::default() };
+    let (gone, scan) = lab.ask(&one, Ask::End { how }).ended();
+    assert_eq!((gone, scan.left.len()), (vec![format!("instance {}", nodes[1].id)], 0));
+    assert!(scan.kept.iter().any(|kept| kept.object.id == nodes[2].id), "{scan:?}");
+    lab.down(&cluster);
+    lab.is_clean(&cluster);
+}
+
+/// EC2 refuses to stop one that is only starting, and all others of the call with it.
+#[test]
+fn one_that_is_only_starting_is_stopped_when_it_runs() {
+    let Some(lab) = Lab::new() else { return };
+    let cluster = plain("early");
+    lab.up(&cluster);
+    lab.cloud.keep_pending(true);
+    let how = Ending { keep_stopped: true, ..Ending::default() };
+    let mut child = lab.start(lab.command(), &lab.request(&cluster, Ask::End { how }, false));
+    let input = child.stdin.take();
+    let looks = || lab.cloud.calls().iter().filter(|call| *call == "DescribeInstances").count();
+    let before = looks();
+    let looked =
+        shoal_testkit::wait::until(std::time::Duration::from_secs(60), || (looks() > before + 4).then_some(()));
+    assert!(looked.is_some(), "it does not look again");
+    lab.cloud.keep_pending(false);
+    let output = child.wait_with_output().expect("it ends");
+    drop(input);
+    let (_, scan) = heard(&output.stdout, &output.stderr).ended();
+    assert_eq!(scan.left.len(), 0, "{scan:?}");
+    assert!(lab.cloud.alive().iter().all(|one| one["state"] == "stopped"));
+    lab.down(&cluster);
+    lab.is_clean(&cluster);
+}
+
+/// The file system of a cluster of the same name that somebody else made is not ours to mount.
+#[test]
+fn anothers_file_system_is_not_shared() {
+    let Some(lab) = Lab::new() else { return };
+    let cluster = full("namesake");
+    lab.up(&cluster);
+    let shared = |folder: std::path::PathBuf| {
+        let mut request = lab.request(&cluster, Ask::Nodes, false);
+        request.folder = folder.to_string_lossy().into_owned();
+        let said = lab.says(lab.command(), &request);
+        let Event::Nodes { nodes, shared, .. } = said.last else { panic!("{}", said.raw) };
+        (nodes.len(), shared.is_some())
+    };
+    assert_eq!(shared(lab.folder(&cluster)), (3, true));
+    let other = tempfile::tempdir().expect("a home");
+    assert_eq!(shared(other.path().to_path_buf()), (0, false));
+    lab.down(&cluster);
+    lab.is_clean(&cluster);
+}
+
+/// Something that takes connections and never answers: a stop ends the call all the same.
+#[test]
+fn a_stop_does_not_wait_for_a_network_that_is_gone() {
+    let Some(lab) = Lab::new() else { return };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", silent.local_addr().expect("its address"));
+    let mut command = lab.command();
+    command.env("AWS_ENDPOINT_URL", &address).env("SHOAL_AWS_PATIENCE_S", "1");
+    let mut child = lab.start(command, &lab.request(&plain("deaf"), Ask::Ensure { replace: false }, false));
+    let (call, _) = silent.accept().expect("a call");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("it ends");
+    drop(call);
+    let failure = heard(&output.stdout, &output.stderr).failure();
+    assert_eq!(failure.cause, Cause::Stopped);
+    assert!(failure.text.contains("did not answer"), "{failure:?}");
 }
 
 #[test]

@@ -241,6 +241,18 @@ fn each_of_these_is_refused_in_words_that_help() {
         ("provider: {type: aws, region: r, efs: {create: true, id: fs-1}}\n".into(), "both `create` and `id`"),
         ("provider: {type: aws, region: r, placement: spread}\n".into(), "expected `cluster`"),
         (format!("{aws}available_node_types: {{x: {{node_config: {{a: 1}}}}}}\n"), "which of the types is the head's"),
+        (
+            format!(
+                "{aws}head_node_type: x\navailable_node_types:\n  x:\n    node_config: {{InstanceMarketOptions: {{SpotOptions: {{SpotInstanceType: persistent}}}}}}\n"
+            ),
+            "c.yaml:5:75",
+        ),
+        (
+            format!(
+                "{aws}worker_nodes: {{InstanceMarketOptions: {{SpotOptions: {{SpotInstanceType: persistent}}}}}}\n"
+            ),
+            "launches anew what `shoal down` has ended",
+        ),
         (format!("{aws}head_node_type: y\navailable_node_types: {{x: {{node_config: {{a: 1}}}}}}\n"), "has no `y`"),
         (format!("{aws}head_node_type: x\navailable_node_types: {{x: {{resources: {{}}}}}}\n"), "no `node_config`"),
         (

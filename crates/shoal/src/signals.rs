@@ -1,5 +1,8 @@
 //! SIGTERM and SIGINT become a flag; the second one ends the program at once.
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -24,4 +27,38 @@ pub fn count() -> std::io::Result<impl Fn() -> u32> {
         unsafe { signal_hook::low_level::register(signal, more) }?;
     }
     Ok(move || asked.load(Ordering::SeqCst))
+}
+
+/// As `count`, for those who have started another program that a terminal speaks to as well.
+pub struct Asked {
+    all: Arc<AtomicU32>,
+    by_others: Arc<AtomicU32>,
+}
+
+impl Asked {
+    /// How often somebody asked for an end so far.
+    pub fn at_all(&self) -> u32 {
+        self.all.load(Ordering::SeqCst)
+    }
+
+    /// How often it was a process that asked, not the terminal: what this program has started did not hear it.
+    pub fn by_others(&self) -> u32 {
+        self.by_others.load(Ordering::SeqCst)
+    }
+}
+
+pub fn asked() -> std::io::Result<Asked> {
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new([SIGTERM, SIGINT, SIGHUP])?;
+    let asked = Asked { all: Arc::default(), by_others: Arc::default() };
+    let (all, by_others) = (asked.all.clone(), asked.by_others.clone());
+    std::thread::spawn(move || {
+        for info in signals.forever() {
+            // What the kernel sends for a terminal has a code above 0; what `kill` and its like send has not.
+            if info.si_code <= 0 {
+                by_others.fetch_add(1, Ordering::SeqCst);
+            }
+            all.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    Ok(asked)
 }

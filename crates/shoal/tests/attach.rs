@@ -18,7 +18,30 @@ fn attaching() {
         ("screen", |case| multiplexed(case, "screen")),
         ("forward", forward),
         ("wrong", wrong),
+        ("table", table),
     ]);
+}
+
+/// `up` in a terminal: a row a node, what they say last, and a failure told below it.
+fn table(case: &Case) {
+    let wait = "touch ~/table-at; echo working; until [ -e ~/table-go ]; do sleep 0.1; done";
+    let fails = "test $(uname -n) = attach-0";
+    cluster(case, &[0, 1], &format!("setup_commands: [{wait:?}, {fails:?}]\n"));
+    let mut run = Terminal::start(case, &["up", "cluster.yaml", "-y"]);
+    run.shows("1/2  setup 1");
+    run.shows("working");
+    for i in 0..2 {
+        until(LONG, "the first command", || {
+            (!case.lab.on(i, "ls /root/table-at 2>/dev/null || true").is_empty()).then_some(())
+        });
+        case.lab.on(i, "touch /root/table-go");
+    }
+    assert_eq!(run.ends(), 4, "{}", run.shown());
+    let shown = run.shown();
+    assert!(shown.contains("\u{1b}[") && shown.contains("setup 2: exit code 1"), "{shown}");
+    assert!(shown.contains("1 of 2 nodes are up"), "{shown}");
+    case.verb(&["down", "cluster.yaml", "-y"]).run().exits(0);
+    (0..2).for_each(|i| drop(case.lab.on(i, "rm -f /root/table-*")));
 }
 
 fn shell(case: &Case) {

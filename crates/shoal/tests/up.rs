@@ -63,7 +63,8 @@ fn from_nothing_to_up_and_down_again() {
     (0..4).for_each(|i| assert_eq!(lab.ran(i), "", "host {i}"));
     // What was started has ended on a worker: there it starts again. On the head: everywhere. And where somebody asks for it.
     lab.on(2, "pkill -x sleep");
-    lab.shoal(&["status", "lab.yaml"]).exits(4).says("start 1 would run: what it started has ended");
+    let status = lab.shoal(&["status", "lab.yaml"]).exits(4).text;
+    assert!(status.contains("start 1 would run: what it started has ended"), "{status}");
     lab.up(&[]).exits(0).says("runs start 1 (what it started has ended)");
     assert_eq!((lab.ran(1), lab.ran(2)), (String::new(), format!("started {head}")));
     lab.on(0, "pkill -x sleep");
@@ -151,4 +152,101 @@ fn nodes_reach_each_other_with_a_key_of_the_cluster() {
     );
     // A file that was made for our lines alone goes with them.
     lab.on(2, "test ! -e ~/.ssh/config && test -s ~/.ssh/authorized_keys");
+}
+
+/// Workers go and the head stays, with what runs on it; a name, and fewer workers, from the command line.
+#[test]
+fn a_part_of_a_cluster() {
+    let Some(lab) = Lab::new("part", 3) else { return };
+    let start = "nohup sleep 4321 > /dev/null 2>&1 &";
+    lab.file(3, &format!("setup_commands: [echo one >> ~/ran]\nhead_start_ray_commands: [{start:?}]\nworker_start_ray_commands: [{start:?}]\n"));
+    lab.up(&[]).exits(0);
+    let all: Vec<String> = (0..3).map(|i| lab.ran(i)).collect();
+    assert_eq!(all, ["one", "one", "one"]);
+    let down = |args: &[&str]| lab.shoal(&[&["down", "lab.yaml", "-y"], args].concat());
+    // The file's workers are those that it wants at least.
+    down(&["--keep-min-workers"]).exits(0).says("the others stay");
+    lab.shoal(&["status", "lab.yaml"]).exits(0);
+    down(&["--workers-only"]).exits(0).says("2 nodes down").says("the others stay");
+    (1..3).for_each(|i| lab.is_clean(i));
+    lab.on(0, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q 'sleep 4321'");
+    lab.shoal(&["status", "lab.yaml"]).exits(4);
+    lab.up(&[]).exits(0);
+    assert_eq!((lab.ran(0), lab.ran(1), lab.ran(2)), (String::new(), "one".into(), "one".into()));
+    lab.down().exits(0).says("nothing is left");
+    (0..3).for_each(|i| lab.is_clean(i));
+
+    lab.up(&["-n", "other", "--min-workers", "1"]).exits(0).says("cluster other").says("2 nodes");
+    assert_eq!((lab.ran(0), lab.ran(1), lab.ran(2)), ("one".into(), "one".into(), String::new()));
+    lab.is_clean(2);
+    lab.shoal(&["status", "lab.yaml", "-n", "other"]).exits(4);
+    lab.shoal(&["down", "lab.yaml", "-y", "-n", "other"]).exits(0).says("nothing is left");
+    (0..3).for_each(|i| lab.is_clean(i));
+}
+
+/// Each node by its own port, key and way, as the cluster file says it: behind one address, through another node.
+#[test]
+fn nodes_are_reached_as_the_file_says() {
+    let Some(lab) = Lab::new("ways", 2) else { return };
+    let daemon = "ssh-keygen -q -t ed25519 -N '' -f /root/hostkey; /usr/sbin/sshd -f /dev/null -h /root/hostkey -p 2022 -o ListenAddress=127.0.0.1 -o UsePAM=no -o StrictModes=no -o PasswordAuthentication=no";
+    lab.on(1, daemon);
+    let (head, gate) = (lab.hosts.host(0), lab.hosts.host(1));
+    let key = lab.hosts.key();
+    let (key, port) = (key.display(), head.ssh_port);
+    // Of the configuration only what is not said in the file: the way through the gate has no key of its own there.
+    let known = "  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n";
+    lab.write("ssh.conf", &format!("Host {}\n  IdentityFile {key}\nHost *\n{known}", gate.address));
+    let file = |user: &str| {
+        let inner = format!(
+            "{{address: 127.0.0.1, port: 2022, user: {user}, key: {key}, jump: 'root@{}:{port}'}}",
+            gate.address
+        );
+        let outer = format!("{{address: {}, port: {port}, user: root, key: {key}}}", head.address);
+        lab.write("ways.yaml", &format!("cluster_name: ways\nprovider:\n  type: local\n  head_ip: {outer}\n  worker_ips: [{inner}]\nsetup_commands: [echo one >> ~/ran]\n"));
+    };
+    let shoal = |args: &[&str]| lab.run(lab.command(args).env("SHOAL_SSH_CONFIG", lab.laptop.path().join("ssh.conf")));
+    file("root");
+    shoal(&["up", "ways.yaml", "-y"]).exits(0);
+    assert_eq!((lab.ran(0), lab.ran(1)), ("one".into(), "one".into()));
+    let out = shoal(&["exec", "ways.yaml", "--all", "--gather", "uname -n"]).exits(0);
+    assert!(out.text.contains(&head.name) && out.text.contains(&gate.name), "{}", out.text);
+    lab.write("data/one", "1");
+    shoal(&["rsync-up", "ways.yaml", "data/", "~/data", "-A"]).exits(0);
+    for i in 0..2 {
+        assert_eq!(lab.on(i, "cat ~/data/one"), "1");
+    }
+    shoal(&["down", "ways.yaml", "-y"]).exits(0);
+    // Another user is what the file says too.
+    file("nobody-of-that-name");
+    shoal(&["up", "ways.yaml", "-y"]).exits(4).says("127.0.0.1");
+}
+
+/// What this machine has sent into the network of the hosts.
+fn sent(lab: &Lab) -> u64 {
+    let output = std::process::Command::new("ip").args(["-o", "address"]).output().expect("ip");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let gateway = format!(" {}/24 ", lab.hosts.gateway());
+    let line = text.lines().find(|line| line.contains(&gateway)).unwrap_or_else(|| panic!("no{gateway}in\n{text}"));
+    let device = line.split_whitespace().nth(1).expect("its name");
+    let bytes = std::fs::read_to_string(format!("/sys/class/net/{device}/statistics/tx_bytes")).expect("its bytes");
+    bytes.trim().parse().expect("a number")
+}
+
+/// Four nodes get it, and the line of whoever sends carries it once.
+#[test]
+fn the_senders_line_carries_files_once() {
+    let Some(lab) = Lab::new("once", 4) else { return };
+    lab.file(4, "");
+    // Our program goes to each by itself.
+    lab.up(&[]).exits(0);
+    let bytes: Vec<u8> =
+        (0..3u64 << 20).flat_map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (i << 29)).to_le_bytes()).collect();
+    lab.write("data/large", "");
+    std::fs::write(lab.laptop.path().join("data/large"), &bytes).expect("a file");
+    let before = sent(&lab);
+    let report = lab.shoal(&["rsync-up", "lab.yaml", "data/", "~/data", "-A", "--json"]).exits(0).json();
+    let (sent, size) = (sent(&lab) - before, bytes.len() as u64);
+    assert!((0..4).all(|i| report["nodes"][i]["way"] == "relay"), "{report}");
+    eprintln!("sent {:.2} times the size", sent as f64 / size as f64);
+    assert!(sent < 2 * size, "{sent} bytes for {size}: {report}");
 }

@@ -212,3 +212,90 @@ fn a_record_that_cannot_be_read_is_put_aside() {
     lab.on(1, "ls ~/.cache/shoal/clusters/lab/*/state.json.corrupt");
     lab.up(&[]).exits(0).does_not_say("cannot be used");
 }
+
+/// Ctrl-C and `down` while files travel, by rsync to one node and in a chain to two: nobody waits until all bytes are there, which would take
+/// many minutes.
+#[test]
+fn files_on_their_way_stop_when_somebody_asks() {
+    let Some(lab) = Lab::new("halfway", 2) else { return };
+    let noise = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (i << 29)).to_le_bytes();
+    let mut block: Vec<u8> = (0..1u64 << 17).flat_map(noise).collect();
+    lab.write("data/000", "");
+    for i in 0..=255 {
+        block[0] = i;
+        std::fs::write(lab.laptop.path().join(format!("data/{i:03}")), &block).expect("a file");
+    }
+    for count in [1, 2] {
+        lab.file(count, "");
+        // Our program is there beforehand: it goes over the same line.
+        lab.up(&[]).exits(0);
+        (0..count).for_each(|i| lab.slow(i, "4mbit"));
+        lab.file(count, "file_mounts: {~/data: data}\nsetup_commands: [echo one >> ~/ran]\n");
+        let under_way = |name: &str| {
+            let mut up = lab.start(name, &mut lab.command(&["up", "lab.yaml", "-y"]));
+            lab.until(0, "files on their way", "find ~/data -type f -size +0 2>/dev/null | grep -q .");
+            assert_eq!(up.try_wait().expect("its state"), None, "{}", lab.heard(name));
+            up
+        };
+        let mut up = under_way("up");
+        signal(&up, "INT");
+        lab.ends("up", &mut up).exits(130).says("goes on where it stopped").does_not_say("failed");
+        let mut up = under_way("again");
+        lab.down().exits(0).says("is told to stop").says("nothing is left");
+        lab.ends("again", &mut up).exits(130);
+        for i in 0..count {
+            assert_eq!(lab.ran(i), "", "host {i}");
+            lab.is_clean(i);
+            lab.slow(i, "1gbit");
+            lab.on(i, "rm -rf ~/data");
+        }
+    }
+}
+
+/// Somebody leaves while the cluster is brought up for a command: what began goes down, whoever was told.
+#[test]
+fn a_command_that_is_not_waited_for_takes_its_cluster_down() {
+    let Some(lab) = Lab::new("leave", 2) else { return };
+    lab.file(2, "setup_commands: ['touch ~/began; sleep 4321']\n");
+    for (verb, how) in [("exec", "INT"), ("submit", "TERM")] {
+        lab.write("job.py", "print('here')");
+        let what = if verb == "exec" { "true" } else { "job.py" };
+        let mut both = lab.start("both", &mut lab.command(&[verb, "lab.yaml", "--start", "--stop", what]));
+        lab.until(1, "the command", "test -e ~/began");
+        signal(&both, how);
+        lab.ends("both", &mut both).exits(130).says("goes down again").says("nothing is left");
+        (0..2).for_each(|i| {
+            lab.is_clean(i);
+            lab.on(i, "rm -f ~/began");
+        });
+    }
+    // Where nobody leaves, the script's own code is that of all of it.
+    lab.on(0, "mkdir -p ~/bin; ln -s /usr/bin/python3 ~/bin/python; echo 'PATH=~/bin:$PATH' > ~/.profile");
+    lab.file(2, "setup_commands: [echo one >> ~/ran]\n");
+    lab.write("job.py", "import sys; print('here'); sys.exit(6)");
+    let both = lab.shoal(&["submit", "lab.yaml", "--start", "--stop", "job.py"]).exits(6);
+    assert_eq!((both.text.as_str(), lab.ran(0), lab.ran(1)), ("here\n", "one".into(), "one".into()));
+    (0..2).for_each(|i| lab.is_clean(i));
+}
+
+/// The head is set up, waits for a worker, and restarts meanwhile: it starts when it is back, and the worker after it.
+#[test]
+fn a_head_that_restarts_between_set_up_and_start() {
+    let Some(mut lab) = Lab::new("head", 2) else { return };
+    let wait = "if [ $(uname -n) = head-1 ]; then until [ -e ~/go ]; do sleep 0.1; done; fi; echo set >> ~/ran";
+    let start = "echo start >> ~/ran";
+    lab.file(
+        2,
+        &format!(
+            "setup_commands: [{wait:?}]\nhead_start_ray_commands: [{start:?}]\nworker_start_ray_commands: [{start:?}]\n"
+        ),
+    );
+    let mut up = lab.start("up", lab.command(&["up", "lab.yaml", "-y"]).env("SHOAL_UP_PATIENCE_S", "60"));
+    lab.until(0, "the head to be set up", "grep -q set ~/ran");
+    lab.hosts.power_off(0).expect("power off");
+    lab.hosts.power_on(0).expect("power on");
+    assert!(up.try_wait().expect("up").is_none(), "{}", lab.heard("up"));
+    lab.on(1, "touch ~/go");
+    lab.ends("up", &mut up).exits(0).says("is back, started anew").says("2 nodes");
+    assert_eq!((lab.ran(0), lab.ran(1)), ("set start".into(), "set start".into()));
+}

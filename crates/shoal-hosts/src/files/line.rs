@@ -1,6 +1,7 @@
 //! The line to the receiving side: our program there, orders to it within bounds, its answers as they come.
 
 use super::Way;
+use super::stop::{LOOK, STOPPED, Stop};
 use super::words::{Answer, Order};
 use crate::process::{End, Exit, Process};
 use crate::ssh::{Connection, Trouble as Why, deliver};
@@ -29,14 +30,17 @@ const DEAF: Duration = Duration::from_secs(40);
 const MOST_CONNECTIONS: u32 = 16;
 
 /// A pipe that does not hold us for ever.
-pub struct Bounded(PipeWriter);
+pub struct Bounded {
+    pipe: PipeWriter,
+    stop: Stop,
+}
 
 impl Bounded {
-    pub fn new(pipe: PipeWriter) -> io::Result<Bounded> {
+    pub fn new(pipe: PipeWriter, stop: Stop) -> io::Result<Bounded> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         // Room for a piece or two; where there is none, it only takes more turns.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20);
-        Ok(Bounded(pipe))
+        Ok(Bounded { pipe, stop })
     }
 }
 
@@ -44,15 +48,17 @@ impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let deadline = Instant::now() + DEAF;
         loop {
-            match self.0.write(bytes) {
+            if self.stop.is_asked() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, STOPPED));
+            }
+            match self.pipe.write(bytes) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 other => return other,
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let bound = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
-            if left.is_zero() || poll(&mut fds, Some(&bound))? == 0 {
+            let bound = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: LOOK.subsec_nanos().into() };
+            let mut fds = [PollFd::new(&self.pipe, PollFlags::OUT)];
+            if poll(&mut fds, Some(&bound))? == 0 && Instant::now() >= deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "it took nothing for too long"));
             }
         }
@@ -69,6 +75,7 @@ pub struct Ear {
     answers: Receiver<Result<Answer, String>>,
     complaints: Receiver<String>,
     end: Box<dyn End>,
+    stop: Stop,
 }
 
 pub struct Line {
@@ -80,6 +87,10 @@ pub struct Line {
 
 pub fn trouble(node: &str, what: impl Into<String>, hint: impl Into<String>) -> Trouble {
     Trouble { node: node.into(), what: what.into(), hint: hint.into() }
+}
+
+pub fn stopped(node: &str) -> Trouble {
+    trouble(node, STOPPED, "what is there is not sent twice")
 }
 
 fn of(failure: ssh::Failure) -> Trouble {
@@ -138,7 +149,7 @@ fn is_speaking(process: &Process) -> bool {
 }
 
 impl Line {
-    pub fn open(way: &Way) -> Result<Line, Trouble> {
+    pub fn open(way: &Way, stop: &Stop) -> Result<Line, Trouble> {
         let (process, control) = start(way, if way.through.is_some() { "host files --room" } else { "host files" })?;
         let Process { to, from, mut errors, end } = process;
         let (send, answers) = channel();
@@ -162,22 +173,32 @@ impl Line {
             let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
             let _ = io::copy(&mut errors, &mut io::sink());
         });
-        let mouth =
-            Bounded::new(to).map_err(|e| trouble(&way.host.name, format!("no pipe: {e}"), "too many open files?"))?;
-        Ok(Line { mouth, ear: Ear { node: way.host.name.clone(), answers, complaints, end }, control })
+        let mouth = Bounded::new(to, stop.clone())
+            .map_err(|e| trouble(&way.host.name, format!("no pipe: {e}"), "too many open files?"))?;
+        let ear = Ear { node: way.host.name.clone(), answers, complaints, end, stop: stop.clone() };
+        Ok(Line { mouth, ear, control })
     }
 }
 
 impl Ear {
     /// The next answer that is one; signs of life go to `busy`. Every silence ends.
     pub fn hear(&mut self, busy: &mut dyn FnMut(u64)) -> Result<Answer, Trouble> {
+        let mut heard = Instant::now();
         loop {
-            match self.answers.recv_timeout(SILENCE) {
+            if self.stop.is_asked() {
+                return Err(stopped(&self.node));
+            }
+            let answer = self.answers.recv_timeout(LOOK);
+            if answer.is_ok() {
+                heard = Instant::now();
+            }
+            match answer {
                 Ok(Ok(Answer::Busy { bytes })) => busy(bytes),
                 Ok(Ok(Answer::Hello { .. })) => {}
                 Ok(Ok(Answer::Failed { what, hint })) => return Err(trouble(&self.node, what, hint)),
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(what)) => return Err(trouble(&self.node, what, "is it another version of shoal?")),
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() < SILENCE => {}
                 Err(RecvTimeoutError::Timeout) => {
                     let what = format!("it said nothing for {} s", SILENCE.as_secs());
                     return Err(trouble(&self.node, what, "is it overloaded, or a file system of it hanging?"));

@@ -17,6 +17,7 @@
 //! | `space` | does what is to be written fit |
 //! | `receive`, `unpack` | what does the receiving side do, and how do records become files |
 //! | `line` | how do we speak with a node |
+//! | `stop` | does somebody want it to end |
 //! | `send` | how does a file become pieces |
 //! | `rsync` | which words does rsync get |
 //! | `push`, `relay`, `pull` | many nodes at once; a chain of them; from a node to here |
@@ -38,14 +39,16 @@ pub mod rules;
 pub mod seal;
 pub mod send;
 mod space;
+pub mod stop;
 pub mod tree;
 pub mod unpack;
 pub mod words;
 
 pub use line::Trouble;
 pub use pull::pull;
-pub use push::{Sent, push, push_with};
+pub use push::{Sent, push};
 pub use rules::Rules;
+pub use stop::Stop;
 pub use tree::{Tree, tree};
 
 use crate::process::Process;
@@ -93,6 +96,8 @@ pub struct Options {
     pub no_rsync: bool,
     /// The name under which patterns see the folder: rsync's `DIR` without a slash behind it.
     pub under: Option<String>,
+    /// Asked to, it ends before everything is there.
+    pub stop: Stop,
 }
 
 /// What one node's transfer is at.

@@ -6,7 +6,7 @@ use super::push::Sent;
 use super::receive::{Served, serve};
 use super::send::{self, Load};
 use super::words::{Answer, MARK, Order, VERSION, hex, numbers};
-use super::{Options, Progress, Rules, Stage, Way, choose::How, proof, rsync, tree};
+use super::{Options, Progress, Rules, Stage, Stop, Way, choose::How, proof, rsync, tree};
 use crate::process::Process;
 use crate::ssh::Connection;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ pub fn pull(
             let args =
                 rsync::down(connection.control(), source, &target, &rules.exclude, &rules.filter, options.delete);
             let mut bytes = 0;
-            let did = rsync::run(node, &args, Vec::new(), &mut |done| {
+            let did = rsync::run(node, &args, Vec::new(), &Stop::default(), &mut |done| {
                 bytes = done;
                 tell(Progress::sending(done, 0));
             })?;

@@ -1,7 +1,7 @@
 //! Files to many nodes at once: each is asked what it lacks, then all get it, each in the way that suits it.
 
 use super::choose::{How, Need, choose};
-use super::line::{Line, Trouble, say, trouble};
+use super::line::{Line, Trouble, say, stopped, trouble};
 use super::manifest::{Manifest, Part};
 use super::relay::{self, Node};
 use super::seal::Key;
@@ -40,14 +40,6 @@ pub struct Job<'a> {
 
 /// Brings all deliveries to all nodes; one result a node.
 pub fn push(
-    ways: &[Way],
-    deliveries: &[Delivery],
-    tell: &(dyn Fn(usize, Progress) + Sync),
-) -> Vec<Result<(), Trouble>> {
-    push_with(ways, deliveries, &Options::default(), tell).into_iter().map(|result| result.map(drop)).collect()
-}
-
-pub fn push_with(
     ways: &[Way],
     deliveries: &[Delivery],
     options: &Options,
@@ -158,7 +150,7 @@ impl<'a> Job<'a> {
 
     fn ask<'w>(&self, number: usize, way: &'w Way<'w>, listen: bool) -> Result<Node<'w>, Trouble> {
         (self.tell)(number, Progress::at(Stage::Connecting));
-        let Line { mut mouth, mut ear, control } = Line::open(way)?;
+        let Line { mut mouth, mut ear, control } = Line::open(way, &self.options.stop)?;
         (self.tell)(number, Progress::at(Stage::Looking));
         let order = Order::Prepare {
             version: VERSION,
@@ -208,7 +200,11 @@ impl<'a> Job<'a> {
                 (rsync::up(root, &control, there), list)
             };
             let mut told = |done| (self.tell)(node.number, Progress::sending(before + done, total));
-            if let Err(complaint) = rsync::run(&node.way.host.name, &args, input, &mut told) {
+            if let Err(complaint) = rsync::run(&node.way.host.name, &args, input, &self.options.stop, &mut told) {
+                if self.options.stop.is_asked() {
+                    node.trouble = Some(stopped(node.name()));
+                    return;
+                }
                 // Our own way is tried next; if that fails as well, its words are better.
                 let note = format!("{complaint}; its files go over our own line");
                 (self.tell)(node.number, Progress::note(note));

@@ -1,12 +1,16 @@
 //! The system's rsync, over the connection that is open already: which words it gets (pure), and how it is run.
 
-use super::line::{Trouble, trouble};
+use super::line::{Trouble, stopped, trouble};
+use super::stop::{LOOK, Stop};
+use rustix::process::{Pid, Signal, kill_process_group};
 use shoal_core::quote::quote;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// Whether programs started here find it.
 pub fn is_here() -> bool {
@@ -83,8 +87,17 @@ fn account(line: &str, did: &mut Did) {
     }
 }
 
+/// How long it may take to end when it is asked to, before it is made to.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// Runs it; `told` gets the bytes so far.
-pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u64)) -> Result<Did, Trouble> {
+pub fn run(
+    node: &str,
+    args: &[OsString],
+    input: Vec<u8>,
+    stop: &Stop,
+    told: &mut dyn FnMut(u64),
+) -> Result<Did, Trouble> {
     let mut command = Command::new("rsync");
     command.args(args).env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -98,6 +111,11 @@ pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u
         let _ = stderr.map(|stderr| stderr.take(64 << 10).read_to_string(&mut text));
         text
     });
+    // It has a group of its own, ssh with it; neither hears the Ctrl-C that we hear.
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (over, is_over) = channel::<()>();
+    let watch = stop.clone();
+    let watcher = std::thread::spawn(move || end_when_asked(group, &watch, &is_over));
     let mut line = Vec::new();
     let mut did = Did::default();
     for byte in
@@ -114,12 +132,32 @@ pub fn run(node: &str, args: &[OsString], input: Vec<u8>, told: &mut dyn FnMut(u
             other => line.push(other),
         }
     }
+    // Before its number may be another's.
+    drop(over);
+    let _ = watcher.join();
     let status = child.wait().map_err(|e| trouble(node, format!("rsync's end cannot be had: {e}"), ""))?;
     let said = complaints.join().unwrap_or_default();
     match status.code() {
         Some(0) => Ok(did),
         Some(VANISHED) => Ok(Did { vanished: vanished(&said), ..did }),
+        _ if stop.is_asked() => Err(stopped(node)),
         code => Err(explain(node, code, &said)),
+    }
+}
+
+/// Until it is over: asked to stop, it and what it started are ended.
+fn end_when_asked(group: Option<Pid>, stop: &Stop, is_over: &Receiver<()>) {
+    let mut since: Option<Instant> = None;
+    while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        let signal = match since {
+            _ if !stop.is_asked() => continue,
+            Some(since) if since.elapsed() < GRACE => continue,
+            Some(_) => Signal::KILL,
+            None => Signal::TERM,
+        };
+        since.get_or_insert_with(Instant::now);
+        // One that is gone already is what was wanted.
+        let _ = group.map(|group| kill_process_group(group, signal));
     }
 }
 
@@ -195,9 +233,32 @@ mod tests {
             }
             std::fs::remove_file(z).expect("it was there");
         });
-        let did = run("n", &args, Vec::new(), &mut |_| {});
+        let did = run("n", &args, Vec::new(), &Stop::default(), &mut |_| {});
         remover.join().expect("removed");
         assert_eq!(did.map(|did| did.vanished), Ok(1));
+    }
+
+    /// Slow enough to take minutes; asked to, it is over at once, and says so.
+    #[test]
+    fn asked_to_stop_it_ends_before_it_is_done() {
+        if !is_here() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        std::fs::write(&from, vec![7; 4 << 20]).expect("a file");
+        let args: Vec<OsString> =
+            ["-W".into(), "--bwlimit=10".into(), "--".into(), from.into(), to.clone().into_os_string()].into();
+        let stop = Stop::default();
+        let asker = stop.clone();
+        let asks = std::thread::spawn(move || {
+            std::thread::sleep(LOOK * 3);
+            asker.ask();
+        });
+        let did = run("n", &args, Vec::new(), &stop, &mut |_| {});
+        asks.join().expect("asked");
+        assert_eq!(did, Err(stopped("n")));
+        assert!(!to.exists());
     }
 
     #[test]

@@ -114,6 +114,15 @@ def protected(query):
     return None
 
 
+# What a token has launched already: moto would launch it again.
+launched = {}
+
+
+def taken(name):
+    images = (image for regions in ec2_backends.values() for backend in regions.values() for image in backend.amis.values())
+    return any(image.name == name for image in images)
+
+
 def fault(action, query):
     for one in faults:
         zone_ok = "subnet" not in one or one["subnet"] == query.get("SubnetId", [None])[0]
@@ -186,6 +195,13 @@ class Front:
         elif action == "TerminateInstances" and (held := protected(query)):
             message = f"The instance '{held}' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again."
             result = reply("400 Bad Request", refusal("OperationNotPermitted", message))
+        elif action == "StopInstances" and pending[0]:
+            message = "The instance is not in a state from which it can be stopped."
+            result = reply("400 Bad Request", refusal("IncorrectInstanceState", message))
+        elif action == "CreateImage" and taken(query.get("Name", [""])[0]):
+            result = reply("400 Bad Request", refusal("InvalidAMIName.Duplicate", "The name is in use by another image."))
+        elif action == "RunInstances" and query.get("ClientToken", [None])[0] in launched:
+            result = launched[query["ClientToken"][0]]
         else:
             said = []
             before = {one["id"] for one in instances()}
@@ -206,6 +222,8 @@ class Front:
             with news:
                 news.wait_for(lambda: not mapped["bridged"] or new <= mapped["ids"], timeout=50)
             result = (*said[0], chunks)
+            if action == "RunInstances" and "ClientToken" in query and said[0][0].startswith("200"):
+                launched[query["ClientToken"][0]] = result
         if changes and self.hold():
             release.wait(120)
         if lost:

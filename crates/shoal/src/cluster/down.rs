@@ -80,7 +80,7 @@ pub fn down(cluster: &Cluster, how: End, json: bool) -> Result<ExitCode, NotBegu
 /// The nodes' own key and our lock: nobody needs them any more. What else is in the folder (ledger, key of a cloud's machines) is its provider's,
 /// and outlives a `down` that leaves something there.
 fn forget_here(folder: &Path) {
-    for name in ["mesh", "mesh.pub", "lock"] {
+    for name in ["mesh", "mesh.pub", lock::NAME] {
         let _ = std::fs::remove_file(folder.join(name));
     }
     let _ = std::fs::remove_dir(folder);

@@ -62,7 +62,9 @@ fn pass_on_stops(input: Input) {
     std::thread::spawn(move || {
         while !input.is_closed() {
             if asked() > 0 {
-                eprintln!("shoal up: stopping; what AWS was asked for last comes to its end first");
+                eprintln!(
+                    "shoal up: stopping; what AWS was asked for last comes to its end first; once more to leave at once"
+                );
                 input.close();
                 return;
             }

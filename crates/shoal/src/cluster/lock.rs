@@ -8,12 +8,17 @@ use shoal_daemon::proc;
 use shoal_daemon::records::unix_ms;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long an `up` that was told to stop may take: it ends what runs on its nodes first.
 const STOPPING: Duration = Duration::from_secs(40);
+
+/// The file that is locked, in the cluster's folder.
+pub const NAME: &str = "lock";
+/// How often the file may be removed between opening and locking it.
+const ATTEMPTS: usize = 10;
 
 /// Held until it is dropped, or this program ends in whatever way.
 pub struct Lock {
@@ -77,11 +82,38 @@ pub fn held(cluster: &str, holder: Option<&Holder>) -> String {
 
 pub fn take(cluster: &str, verb: &str) -> Result<Lock, NoLock> {
     let folder = place(cluster).map_err(NoLock::NoPlace)?;
+    take_in(folder, verb)
+}
+
+fn take_in(folder: PathBuf, verb: &str) -> Result<Lock, NoLock> {
     let broken = |e: std::io::Error| NoLock::Broken(folder.clone(), e);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(broken)?;
-    let open =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"));
-    let mut file = open.map_err(broken)?;
+    let mut file = None;
+    for _ in 0..ATTEMPTS {
+        let opened = open(&folder).map_err(broken)?;
+        if let Some(locked) = lock(&folder, opened)? {
+            file = Some(locked);
+            break;
+        }
+    }
+    let mut file = file.ok_or(NoLock::Held(None))?;
+    let holder = me(verb);
+    let mut write = || {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&serde_json::to_vec(&holder)?)
+    };
+    write().map_err(broken)?;
+    Ok(Lock { _file: file, folder, holder })
+}
+
+fn open(folder: &Path) -> std::io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(folder.join(NAME))
+}
+
+/// `None`: a `down` has removed the file since it was opened, and whoever comes next locks another one.
+fn lock(folder: &Path, mut file: File) -> Result<Option<File>, NoLock> {
+    let broken = |e: std::io::Error| NoLock::Broken(folder.to_path_buf(), e);
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -91,14 +123,10 @@ pub fn take(cluster: &str, verb: &str) -> Result<Lock, NoLock> {
         }
         Err(TryLockError::Error(e)) => return Err(broken(e)),
     }
-    let holder = me(verb);
-    let mut write = || {
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(&serde_json::to_vec(&holder)?)
-    };
-    write().map_err(broken)?;
-    Ok(Lock { _file: file, folder, holder })
+    let ours = file.metadata().map_err(broken)?;
+    let there = std::fs::metadata(folder.join(NAME));
+    let is_it = there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+    Ok(is_it.then_some(file))
 }
 
 /// As `take`; an `up` of this machine that has it is told to stop, and waited for.
@@ -118,5 +146,28 @@ pub fn take_from_up(cluster: &str, tell: &dyn Fn(&str)) -> Result<Lock, NoLock> 
             Err(NoLock::Held(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever opened the file just before a `down` removed it has nothing in its hands.
+    #[test]
+    fn a_file_that_was_removed_is_no_lock() {
+        let home = tempfile::tempdir().expect("a folder");
+        let folder = home.path().join("c");
+        let down = take_in(folder.clone(), "down").unwrap_or_else(|_| panic!("it is free"));
+        let early = open(&folder).expect("the same file");
+        std::fs::remove_file(folder.join(NAME)).expect("it was there");
+        drop(down);
+        let next = take_in(folder.clone(), "up").unwrap_or_else(|_| panic!("it is free"));
+        assert!(matches!(lock(&folder, early), Ok(None)));
+        assert!(matches!(take_in(folder.clone(), "up"), Err(NoLock::Held(Some(holder))) if holder == next.holder));
+        drop(next);
+        // Whoever comes in between makes the folder anew.
+        std::fs::remove_dir_all(&folder).expect("it was there");
+        assert!(take_in(folder, "up").is_ok());
     }
 }

@@ -185,14 +185,14 @@ impl<'a> Member<'a> {
         if files > 0
             && let Err(fault) = super::push::alone(work, self)
         {
-            return self.cut_or(*fault);
+            return self.cut_or(work, *fault);
         }
         let synced: Vec<(String, String)> = self.plan.to_run(|kind| kind == Kind::Synced).map(synced_path).collect();
         for (id, path) in synced {
             work.table.tell(self.i, Event::Begun { step: &id, what: &path });
             if let Err(trouble) = synced::bring(work, self.node, &path) {
                 let fault = Fault { hint: Some(trouble.hint), ..self.fault(&id, trouble.what) };
-                return self.cut_or(fault);
+                return self.cut_or(work, fault);
             }
             self.done(&id);
         }
@@ -205,11 +205,12 @@ impl<'a> Member<'a> {
             session.ask(&Ask::Mesh { id: step.id.clone(), stamp: step.stamp.clone(), private, public, addresses });
             waiting = true;
         }
+        // Before its tasks are written down: they are the first of the new start.
+        if self.is_head() && self.plan.to_run(|kind| kind <= up_to).any(|step| step.kind >= Kind::Stop) {
+            work.head_starts.store(true, Ordering::Relaxed);
+        }
         let tasks: Vec<Task> = self.plan.to_run(|kind| kind <= up_to).filter_map(|step| task(step, work)).collect();
         if !tasks.is_empty() {
-            if self.is_head() && tasks.iter().any(|task| task.mark) {
-                work.head_starts.store(true, Ordering::Relaxed);
-            }
             session.ask(&Ask::Run { steps: tasks });
         } else if !waiting {
             // Nothing to do is no reason to call a node up that has gone meanwhile.
@@ -284,7 +285,10 @@ impl<'a> Member<'a> {
     }
 
     /// What failed may have failed because the node is gone.
-    fn cut_or(&self, fault: Fault) -> Went {
+    fn cut_or(&self, work: &Work, fault: Fault) -> Went {
+        if work.is_stopping() {
+            return Went::To(Fate::Stopped);
+        }
         if self.is_cut() { Went::Cut(Some(fault.step)) } else { Went::To(Fate::Failed(Box::new(fault))) }
     }
 

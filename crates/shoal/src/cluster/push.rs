@@ -6,7 +6,7 @@ use shoal_core::cluster::docker::host_place;
 use shoal_core::cluster::steps::wire::Ask;
 use shoal_core::cluster::steps::{Action, Kind, Step};
 use shoal_core::cluster::{Files, Mount};
-use shoal_hosts::files::{self, Delivery, Progress, Rules, Stage, Way};
+use shoal_hosts::files::{self, Delivery, Options, Progress, Rules, Stage, Stop, Way};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,6 +16,8 @@ pub fn rules(files: &Files) -> Rules {
     Rules { exclude: files.exclude.clone(), filter: files.filter.clone() }
 }
 
+/// How often we look whether somebody wants us to stop.
+const LOOK: Duration = Duration::from_millis(100);
 /// Reading that takes longer than this is said.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -66,6 +68,7 @@ pub fn all(work: &Work, members: &mut [Member]) {
         for (at, result) in at.into_iter().zip(results) {
             let member = &mut members[at];
             if let Err(fault) = settle(work, member, &mounts, result)
+                && !work.is_stopping()
                 && !member.is_cut()
             {
                 member.end(work, Fate::Failed(fault));
@@ -111,7 +114,21 @@ fn push(work: &Work, members: &[&Member], mounts: &[usize]) -> Vec<Result<(), fi
         Stage::Sending => work.table.tell(rows[i], Event::Sending { sent: progress.sent, total: progress.total }),
         Stage::Done => work.table.tell(rows[i], Event::Doing("files: done")),
     };
-    files::push(&ways, &deliveries, &tell)
+    let stop = Stop::default();
+    let options = Options { stop: stop.clone(), ..Options::default() };
+    let (sent, sending) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while sending.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if work.is_stopping() {
+                    stop.ask();
+                }
+            }
+        });
+        let results = files::push(&ways, &deliveries, &options, &tell);
+        drop(sent);
+        results.into_iter().map(|result| result.map(drop)).collect()
+    })
 }
 
 /// Where the node itself keeps a mount: for a container it is bound into it from there.

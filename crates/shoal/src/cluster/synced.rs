@@ -34,10 +34,13 @@ pub fn bring(work: &Work, node: &Node, path: &str) -> Result<(), Trouble> {
     let moved = stream(from.from, to.to);
     let mut still_since = Instant::now();
     loop {
-        match moved.recv_timeout(LOOK) {
+        let more = moved.recv_timeout(LOOK);
+        if work.is_stopping() && more != Err(RecvTimeoutError::Disconnected) {
+            return Err(fault(format!("{path}: stopped")));
+        }
+        match more {
             Ok(()) => still_since = Instant::now(),
             Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) if work.is_stopping() => return Err(fault(format!("{path}: stopped"))),
             Err(RecvTimeoutError::Timeout) if still_since.elapsed() < STILL => {}
             Err(RecvTimeoutError::Timeout) => {
                 let what = format!("{path} of the head: nothing moved for {} s", STILL.as_secs());

@@ -51,6 +51,8 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     let trees = push::trees(&cluster.files, &tell).map_err(NotBegun::Wrong)?;
     let asked = signals::count().map_err(|e| NotBegun::Here(format!("cannot listen for signals: {e}")))?;
     let asked = std::sync::Arc::new(asked);
+    let screen = std::sync::Arc::new(OnceLock::new());
+    watch_for_the_impatient(asked.clone(), screen.clone());
     let lock = match order.plan_only {
         true => None,
         false => Some(lock::take(&cluster.name, "up").map_err(|no| no.not_begun(&cluster.name))?),
@@ -84,7 +86,7 @@ pub fn up(cluster: &Cluster, order: &Order) -> Result<ExitCode, NotBegun> {
     let names: Vec<&str> = nodes.iter().map(|node| node.host.name.as_str()).collect();
     let style = if order.json { Style::Json } else { Style::People { output: order.output } };
     let table = Table::new(style, &names);
-    watch_for_the_impatient(asked.clone(), table.clone());
+    let _ = screen.set(table.clone());
     let work = Work {
         common: &common,
         wanted: &wanted,
@@ -146,18 +148,27 @@ fn mount_to_be(cluster: &Cluster) -> Option<String> {
     Some(format!("mount {} at {}", efs.id.as_deref().unwrap_or("the file system that will be made"), efs.mount))
 }
 
-/// Whoever asks once is told what happens; whoever asks a second time does not want to wait for anything.
-fn watch_for_the_impatient(asked: std::sync::Arc<impl Fn() -> u32 + Send + Sync + 'static>, table: Table) {
+/// Whoever asks once is told what happens; whoever asks a second time does not want to wait for anything. Before there is a table, machines are
+/// made; whoever makes them says that it stops.
+fn watch_for_the_impatient(
+    asked: std::sync::Arc<impl Fn() -> u32 + Send + Sync + 'static>,
+    screen: std::sync::Arc<OnceLock<Table>>,
+) {
     std::thread::spawn(move || {
         let mut told = false;
         loop {
             std::thread::sleep(LOOK);
-            if asked() > 0 && !told {
+            if let (Some(table), true, false) = (screen.get(), asked() > 0, told) {
                 told = true;
                 table.say("shoal up: ending what runs on the nodes; once more to leave at once");
             }
             if asked() > 1 {
-                eprintln!("shoal up: left at once; nodes end what they run when they notice");
+                match screen.get() {
+                    Some(_) => eprintln!("shoal up: left at once; nodes end what they run when they notice"),
+                    None => eprintln!(
+                        "shoal up: left at once; what machines were asked for last is in the ledger, and `shoal down` removes it"
+                    ),
+                }
                 std::process::exit(STOPPED.into());
             }
         }

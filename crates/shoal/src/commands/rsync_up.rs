@@ -11,7 +11,7 @@ use crate::pools;
 use crate::signals;
 use shoal_core::cluster::{Cluster, Docker};
 use shoal_hosts::files::tree::tree_under;
-use shoal_hosts::files::{Delivery, Options, push_with};
+use shoal_hosts::files::{Delivery, Options, push};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
     let puts =
         cluster.docker.as_ref().map(|docker| into_containers(&cluster, docker, &deliveries, args)).transpose()?;
     let delete = args.delete || puts.as_ref().is_some_and(|puts| puts.iter().all(|put| put.is_staged));
-    let options = Options { delete, direct: args.direct, no_rsync: false, under: under.clone() };
+    let options = Options { delete, direct: args.direct, under: under.clone(), ..Options::default() };
     let sent: Vec<Delivery> = match &puts {
         Some(puts) => puts.iter().map(|put| put.delivery.clone()).collect(),
         None => deliveries.clone(),
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<ExitCode, NotBegun> {
         let before = watch.as_ref().map(|_| digests(&deliveries, under.as_deref()));
         let screen = Screen::new(PROGRAM, &party);
         let results = attended(PROGRAM, &stop, &screen, || {
-            let results = push_with(&party.ways(), &sent, &options, &|node, progress| screen.tell(node, progress));
+            let results = push(&party.ways(), &sent, &options, &|node, progress| screen.tell(node, progress));
             match &puts {
                 Some(puts) => pass_on(&party, puts, results),
                 None => results,

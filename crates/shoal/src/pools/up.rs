@@ -11,7 +11,7 @@ use crate::k8s::reach::not_begun;
 use crate::signals;
 use shoal_core::fleet::pool::Pool;
 use shoal_core::kubernetes::helper::inside;
-use shoal_hosts::files::{Options, Progress, Rules, push_with};
+use shoal_hosts::files::{Options, Progress, Rules, push};
 use std::process::ExitCode;
 
 const PROGRAM: &str = "shoal rsync-up";
@@ -48,8 +48,7 @@ pub fn run(args: &Args, pool: &Pool) -> Result<ExitCode, NotBegun> {
                 Some(helper) => helper,
                 None => visit.begin(&mut |why| screen.tell(0, Progress::note(format!("{}: {why}", pool.name))))?,
             };
-            let results =
-                push_with(&[visit.way(&there)], deliveries, &options, &|i, progress| screen.tell(i, progress));
+            let results = push(&[visit.way(&there)], deliveries, &options, &|i, progress| screen.tell(i, progress));
             match last {
                 true => done(PROGRAM, there),
                 false => helper = Some(there),

@@ -159,6 +159,16 @@ impl Lab {
         assert!(done.is_ok_and(|status| status.success()), "the link of host {i}");
     }
 
+    /// From now on what a host gets and sends takes its time, as over a home's line.
+    pub fn slow(&self, i: usize, rate: &str) {
+        let space = self.hosts.host(i).namespace.as_str();
+        let limit = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms"];
+        for end in [&["qdisc", "replace", "dev", space][..], &["-netns", space, "qdisc", "replace", "dev", "eth0"]] {
+            let done = Command::new("tc").args(end).args(limit).status();
+            assert!(done.is_ok_and(|status| status.success()), "the link of host {i}");
+        }
+    }
+
     /// Nothing of ours on the host: no file of shoal's, no process but its sshd.
     pub fn is_clean(&self, i: usize) {
         super::until(Duration::from_secs(20), "nothing of ours to be left", || {

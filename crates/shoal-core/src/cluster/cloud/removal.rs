@@ -1,7 +1,7 @@
 //! In which order do a cluster's objects go, and what does it mean that one is still there?
 
 use super::ledger::{Fate, Ledger};
-use super::{BAKED, Kind, Object, PART, Whose, want, whose};
+use super::{BAKED, Kind, Object, PART, RAY_ROLE, Whose, want, whose};
 use serde::{Deserialize, Serialize};
 
 /// What is removed together: everything in one wave may go at once, and is waited for before the next wave begins.
@@ -52,11 +52,13 @@ pub struct Remains {
 
 /// What may stay, because it was asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Allowed {
+pub struct Allowed<'a> {
     /// Stopped instances, and with them all that they need to start again.
     pub stopped: bool,
     /// The head and all that it needs.
     pub head: bool,
+    /// Workers that the file wants at least, by their ids.
+    pub spared: &'a [String],
 }
 
 /// The verdict over what a scan by tags and by the ledger's ids has found.
@@ -77,12 +79,31 @@ pub fn verdict(found: &[Object], cluster: &str, ledger: &Ledger, take_over: bool
             (_, Kind::Volume) if !in_use(object) => {
                 scan.kept.push(remains("the file says DeleteOnTermination: false for this disk".into()));
             }
-            _ if allowed.head => scan.kept.push(remains("the head stays".into())),
-            _ if allowed.stopped => scan.kept.push(remains("kept for the next `shoal up`".into())),
-            _ => scan.left.push(remains("should be gone".into())),
+            _ => match stays(object, allowed) {
+                Ok(why) => scan.kept.push(remains(why.into())),
+                Err(why) => scan.left.push(remains(why.into())),
+            },
         }
     }
     scan
+}
+
+/// Whether what is ours may be there, and why or why not. A node only in its role and state: whatever else runs costs money that nobody asked for.
+fn stays(object: &Object, allowed: Allowed) -> Result<&'static str, &'static str> {
+    const NEXT: &str = "kept for the next `shoal up`";
+    match object.kind {
+        Kind::Instance if allowed.head && object.tags.get(RAY_ROLE).is_some_and(|role| role == "head") => {
+            Ok("the head stays")
+        }
+        Kind::Instance if allowed.spared.contains(&object.id) => Ok("the file wants it at least"),
+        Kind::Instance if allowed.stopped && object.state == "stopped" => Ok(NEXT),
+        Kind::Instance if allowed.stopped => Err("should have stopped, or be gone"),
+        Kind::Instance => Err("should be gone"),
+        // What nodes use stays with them.
+        _ if allowed.head => Ok("the head stays"),
+        _ if allowed.stopped => Ok(NEXT),
+        _ => Err("should be gone"),
+    }
 }
 
 /// A disk that hangs on an instance goes or stays with it.
@@ -142,8 +163,45 @@ mod tests {
 
         let scan = verdict(&found, "demo", &ours, true, Allowed::default());
         assert_eq!(ids(&scan.left), ["sg-1", "sg-2"]);
-        let scan = verdict(&found, "demo", &ours, false, Allowed { stopped: true, head: false });
+        let scan = verdict(&found, "demo", &ours, false, Allowed { stopped: true, ..Allowed::default() });
         assert_eq!((ids(&scan.left).len(), ids(&scan.kept).len()), (0, 3));
+    }
+
+    /// Whatever still is there although it was to go or stop is left, and `down` does not end well.
+    #[test]
+    fn nodes_stay_by_role_and_state() {
+        let ours = ledger();
+        let node = |id: &str, role: &str, state: &str| {
+            let mut tags = tags("demo", &ours, "nodes");
+            tags.insert(RAY_ROLE.into(), role.into());
+            Object { state: state.into(), ..object(Kind::Instance, id, tags) }
+        };
+        let found = [
+            node("head", "head", "running"),
+            node("awake", "worker", "running"),
+            node("asleep", "worker", "stopped"),
+            node("ending", "worker", "stopping"),
+            object(Kind::KeyPair, "key", tags("demo", &ours, "nodes")),
+        ];
+        let spared = ["awake".to_string()];
+        let all = ["head", "awake", "asleep", "ending", "key"];
+        for (stopped, head, spared, kept) in [
+            (false, false, &[][..], &[][..]),
+            (false, true, &[], &["head", "key"]),
+            (false, true, &spared, &["head", "awake", "key"]),
+            (true, false, &[], &["asleep", "key"]),
+            (true, true, &[], &["head", "asleep", "key"]),
+            (true, true, &spared, &["head", "awake", "asleep", "key"]),
+        ] {
+            let scan = verdict(&found, "demo", &ours, false, Allowed { stopped, head, spared });
+            let ids = |remains: &[Remains]| remains.iter().map(|r| r.object.id.clone()).collect::<Vec<_>>();
+            let left: Vec<&str> = all.into_iter().filter(|id| !kept.contains(id)).collect();
+            assert_eq!(
+                (ids(&scan.kept), ids(&scan.left)),
+                (kept.iter().map(|id| id.to_string()).collect(), left.iter().map(|id| id.to_string()).collect()),
+                "stopped {stopped}, head {head}, {spared:?}"
+            );
+        }
     }
 
     #[test]

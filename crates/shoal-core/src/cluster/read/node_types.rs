@@ -159,6 +159,7 @@ fn read_type(
         return None;
     };
     reader.map(config, "`node_config`")?;
+    refuse_persistent(reader, config);
     let mut kind = plain(&key.text, raw::json(reader, config, "`node_config`"), commands, is_head);
     kind.resources = take::present(fields, "resources").map_or(Json::Null, |node| resources(reader, node));
     kind.min_workers = take::count(reader, fields, "min_workers").unwrap_or(0);
@@ -178,6 +179,19 @@ fn read_type(
         }
     }
     Some(Worker { kind, at: key.at, own_max })
+}
+
+/// A persistent spot request outlives its instance: EC2 launches another when `down` has ended the one, and nothing of ours would know of it.
+pub(super) fn refuse_persistent(reader: &mut Reader, config: &Node) {
+    let kind =
+        ["InstanceMarketOptions", "SpotOptions", "SpotInstanceType"].iter().try_fold(config, |node, key| node.get(key));
+    let Some(kind) = kind else { return };
+    if matches!(&kind.value, Value::Scalar { text, .. } if text == "persistent") {
+        let wrong = reader.at(kind.at, "a persistent spot request launches anew what `shoal down` has ended");
+        reader.report(wrong.expected("`one-time`").found("`persistent`").help(
+            "remove `SpotInstanceType`, and `InstanceInterruptionBehavior` if it is not `terminate`; `shoal up` launches what was taken back",
+        ));
+    }
 }
 
 /// Ray's resources: numbers by name. Without any, Ray finds out what a node has.

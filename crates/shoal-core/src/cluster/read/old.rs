@@ -35,6 +35,7 @@ pub fn node(reader: &mut Reader, fields: Fields, name: &str) -> Option<(Option<J
     };
     let what = format!("`{name}`");
     let map = reader.map(node, &what)?;
+    node_types::refuse_persistent(reader, node);
     let resources = take::present(map, "resources").map_or(Json::Null, |node| node_types::resources(reader, node));
     let mut config = raw::json(reader, node, &what);
     if let Some(config) = config.as_object_mut() {
