@@ -19,6 +19,15 @@ pub fn target(line: &str) -> Option<String> {
     words.starts_with("-p ").then(|| words.to_owned())
 }
 
+/// What cargo is told to run it. By its package alone a file of tests would be built with the features of that package alone, and most of what
+/// it needs with it: minutes. Among all packages it is as it was.
+pub fn words(target: &str) -> Vec<&str> {
+    match target.split_whitespace().collect::<Vec<_>>()[..] {
+        ["-p", _, "--test", name] => vec!["--workspace", "--test", name],
+        ref others => others.to_vec(),
+    }
+}
+
 /// A test that pytest's summary names as failed.
 pub fn python_test(line: &str) -> Option<String> {
     let plain = without_colours(line);
@@ -41,6 +50,8 @@ mod tests {
     fn cargo_names_its_failed_targets() {
         assert_eq!(target("    `-p shoal --test aws_story`"), Some("-p shoal --test aws_story".into()));
         assert_eq!(target("error: test failed, to rerun pass `-p shoal --test aws_story`"), None);
+        assert_eq!(words("-p shoal --test aws_story"), ["--workspace", "--test", "aws_story"]);
+        assert_eq!(words("-p shoal-core --lib"), ["-p", "shoal-core", "--lib"]);
         assert_eq!(target("error: 2 targets failed:"), None);
         assert_eq!(target("`cargo test --workspace` ended"), None);
     }

@@ -154,8 +154,7 @@ fn rust(strict: bool) -> Result<Passed> {
     let Some(targets) = seen.second_try() else { return seen.passed(strict) };
     let (mut skipped, mut failed) = (seen.skipped, Vec::new());
     for target in &targets {
-        let words: Vec<&str> = target.split_whitespace().collect();
-        let seen = watched(&mut test(&words), strict, |line| Told {
+        let seen = watched(&mut test(&again::words(target)), strict, |line| Told {
             skipped: line.contains(shoal_testkit::SKIPPED),
             failed: None,
         })?;
