@@ -101,9 +101,11 @@ impl NodeRecord {
         !self.steps.values().any(|step| step.outcome == Outcome::Done)
     }
 
-    /// The start of the head to which the node's last start command belongs.
+    /// The start of the head to which the node's last start command belongs. Not the first: what a worker only stops runs beside the head's
+    /// start, and may not know of it yet.
     pub fn epoch(&self) -> Option<&str> {
-        self.steps.iter().filter(|(id, _)| id.starts_with("start ")).find_map(|(_, step)| step.epoch.as_deref())
+        let starts = self.steps.iter().filter(|(id, _)| id.starts_with("start "));
+        starts.filter_map(|(_, step)| step.epoch.as_deref()).next_back()
     }
 
     pub fn failed(&self) -> impl Iterator<Item = (&str, &StepRecord)> {
@@ -122,6 +124,10 @@ mod tests {
         let record = NodeRecord::read("lab", kept).expect("it is read");
         assert_eq!(record.steps["setup 2"].outcome, Outcome::Failed(Ended::Code(3)));
         assert_eq!(serde_json::to_string(&record).expect("text"), kept);
+        assert_eq!(record.epoch(), Some("7-1"));
+        let mut later = record.clone();
+        later.steps.get_mut("start 1").expect("a step").epoch = Some("6-1".into());
+        assert_eq!(later.epoch(), Some("7-1"), "the last one counts");
         assert_eq!(record.failed().map(|(id, _)| id).collect::<Vec<_>>(), ["setup 2", "start 1"]);
         for (text, why) in [
             ("", "EOF"),
